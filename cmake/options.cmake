@@ -1,0 +1,23 @@
+# Every build option of the project. Instruction sets have none: all of them always compile.
+set(SWITCHYARD_CUDA "AUTO" CACHE STRING "CUDA device support: AUTO, ON or OFF")
+set_property(CACHE SWITCHYARD_CUDA PROPERTY STRINGS AUTO ON OFF)
+option(SWITCHYARD_TESTS "Build the tests" ON)
+option(SWITCHYARD_BENCH "Build the benchmarks" OFF)
+option(SWITCHYARD_FUZZ "Build the libFuzzer targets (Clang only)" OFF)
+option(SWITCHYARD_WERROR "Treat warnings as errors" ON)
+set(SWITCHYARD_SANITIZE "" CACHE STRING "Sanitizers, as a list: address;undefined or thread")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(SWITCHYARD_CCACHE ccache)
+mark_as_advanced(SWITCHYARD_CCACHE)
+if(SWITCHYARD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SWITCHYARD_CCACHE})
+endif()

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: opens a model and answers requests, many at once, on a loop thread of its own.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "switchyard/options.h"
+#include "switchyard/request.h"
+#include "switchyard/result.h"
+
+namespace switchyard {
+
+/// Facts of the opened model, for a summary.
+struct ModelSummary {
+  std::string architecture;   ///< "Qwen3MoeForCausalLM"
+  int layers = 0, moe_layers = 0, experts = 0, top_k = 0;
+  int64_t total_parameters = 0, active_parameters = 0;
+  int64_t weight_bytes = 0, expert_bytes = 0, kv_cache_bytes = 0;
+  int64_t kv_tokens = 0;      ///< positions that the cache holds
+  int max_model_len = 0, vocab = 0, threads = 0;
+  std::string kernel;         ///< the grouped GEMM that was chosen
+  std::string chat_template;  ///< where the chat template came from; empty: none
+  double load_s = 0;
+};
+
+/// Sums since open (or the last reset), over all requests.
+struct EngineStats {
+  uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0, preemptions = 0;
+  double step_s = 0;                           ///< wall time inside steps
+  std::vector<std::vector<uint64_t>> load;     ///< [MoE layer][expert] picks
+  std::vector<double> imbalance;               ///< [MoE layer] mean over steps of hottest / mean
+  std::vector<double> experts_touched;         ///< [MoE layer] mean over steps
+  std::vector<std::pair<std::string, double>> phase_s;  ///< seconds by phase; empty unless profile
+};
+
+class Engine {
+ public:
+  /// Loads the model and starts the loop. Errors: bad_file, unsupported, out_of_memory, each saying what to do.
+  static Result<std::unique_ptr<Engine>> open(const EngineOptions& options);
+  virtual ~Engine() = default;
+
+  /// Validates, tokenizes and queues; `sink` is then called from the loop thread, in order, until the last event.
+  /// Errors: bad_request (parameters, an empty prompt, a prompt that does not fit), unavailable (stopping).
+  virtual Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) = 0;
+  /// Ends a request early; its last event says cancelled. Unknown or finished ids are ignored.
+  virtual void cancel(RequestId id) = 0;
+  /// Blocks until every submitted request has ended.
+  virtual void wait_idle() = 0;
+
+  virtual const ModelSummary& summary() const = 0;
+  /// The model's own defaults (generation_config.json) as sampling parameters.
+  virtual SamplingParams default_sampling() const = 0;
+  virtual EngineStats stats() const = 0;
+  virtual void reset_stats() = 0;
+  /// Chrome trace JSON of the events kept so far (EngineOptions::trace_events).
+  virtual std::string chrome_trace() const = 0;
+};
+
+}  // namespace switchyard

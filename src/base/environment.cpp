@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/environment.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/check.h"
+
+namespace switchyard {
+namespace {
+
+constexpr EnvironmentVariable kVariables[] = {
+    {"SWITCHYARD_MAX_ISA", "caps the CPU instruction sets: baseline, avx2, avx512 or amx"},
+    {"SWITCHYARD_KERNEL", "pins kernels by name: OP=VARIANT, comma separated (grouped_gemm=ref)"},
+    {"SWITCHYARD_DETERMINISTIC", "1: the same bits for a sequence whatever else is in the batch"},
+    {"SWITCHYARD_THREADS", "number of compute threads (default: one per available core)"},
+    {"SWITCHYARD_PIN", "0: do not pin compute threads to cores"},
+};
+
+}  // namespace
+
+std::span<const EnvironmentVariable> environment_variables() { return kVariables; }
+
+std::optional<std::string> environment(std::string_view name) {
+  SWITCHYARD_CHECK(std::any_of(std::begin(kVariables), std::end(kVariables),
+                               [&](const auto& v) { return v.name == name; }),
+                   "undocumented environment variable {}", name);
+  const char* value = std::getenv(std::string(name).c_str());
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+bool deterministic() { return environment("SWITCHYARD_DETERMINISTIC") == "1"; }
+
+}  // namespace switchyard

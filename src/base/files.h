@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files: read-only memory maps, whole reads with a limit, and writes that appear at once or not at all.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace switchyard {
+
+/// A read-only map of a whole regular file. Move-only; unmapped on destruction.
+class MappedFile {
+ public:
+  /// Maps `path`. Errors: Code::bad_file (missing, a directory, unreadable). An empty file maps to an empty span.
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  std::string_view text() const noexcept {
+    return {reinterpret_cast<const char*>(data_), size_};
+  }
+  const std::string& path() const noexcept { return path_; }
+
+  /// Tells the kernel that these pages will not be needed again (they can be read again).
+  void drop(std::span<const std::byte> range) const noexcept;
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// The whole file, refused when longer than `max_bytes`.
+Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes);
+
+/// Writes a file next to its place and renames it there, so that a reader never sees half of it.
+Status write_file_atomic(const std::string& path, std::string_view content);
+
+bool file_exists(const std::string& path);
+bool is_directory(const std::string& path);
+/// Names of the directory's entries, sorted.
+Result<std::vector<std::string>> list_directory(const std::string& path);
+
+}  // namespace switchyard

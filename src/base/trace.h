@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the time goes: named zones with per-thread sums, and on request every event as a Chrome trace.
+//
+// The vocabulary of a profile is the enum below. A zone that is off costs one relaxed load; on, two clock reads.
+#pragma once
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace switchyard {
+
+/// Sorted by name; the phases of a step.
+enum class Zone : uint8_t {
+  activation,
+  attention,
+  combine,
+  dense_ffn,
+  embedding,
+  gather,
+  gemm_down,
+  gemm_up,
+  lm_head,
+  norm,
+  router,
+  sampling,
+  shared_expert,
+  sort,
+  count_  // not a zone
+};
+inline constexpr int kNumZones = static_cast<int>(Zone::count_);
+std::string_view zone_name(Zone zone);
+
+/// Seconds per zone since the last reset, as seen by the thread that drives the step.
+struct ZoneTimes {
+  std::array<double, kNumZones> seconds{};
+  double operator[](Zone zone) const { return seconds[static_cast<int>(zone)]; }
+};
+
+/// Collects zones of one engine. Not a singleton: the step carries it.
+class Tracer {
+ public:
+  /// Sums only (cheap), or also every event for the Chrome trace (at most `max_events`, then it stops recording).
+  void enable_sums(bool on) noexcept { sums_on_.store(on, std::memory_order_relaxed); }
+  void enable_events(size_t max_events);
+
+  bool on() const noexcept { return sums_on_.load(std::memory_order_relaxed); }
+  /// layer is -1 outside layers. Called by the driving thread alone.
+  void add(Zone zone, int layer, int64_t start_ns, int64_t end_ns) noexcept;
+
+  ZoneTimes times() const noexcept;
+  void reset() noexcept;
+  /// Chrome trace JSON ("traceEvents") that Perfetto opens; empty events if none were enabled.
+  std::string chrome_trace() const;
+
+  Tracer();
+  ~Tracer();
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+ private:
+  struct Impl;
+  std::atomic<bool> sums_on_{false};
+  std::unique_ptr<Impl> impl_;
+};
+
+inline int64_t now_ns() noexcept {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Times a scope into a tracer, which may be null.
+class ZoneScope {
+ public:
+  ZoneScope(Tracer* tracer, Zone zone, int layer = -1) noexcept
+      : tracer_(tracer != nullptr && tracer->on() ? tracer : nullptr), zone_(zone), layer_(layer) {
+    if (tracer_ != nullptr) start_ns_ = now_ns();
+  }
+  ~ZoneScope() {
+    if (tracer_ != nullptr) tracer_->add(zone_, layer_, start_ns_, now_ns());
+  }
+  ZoneScope(const ZoneScope&) = delete;
+  ZoneScope& operator=(const ZoneScope&) = delete;
+
+ private:
+  Tracer* tracer_;
+  Zone zone_;
+  int layer_;
+  int64_t start_ns_ = 0;
+};
+
+}  // namespace switchyard
