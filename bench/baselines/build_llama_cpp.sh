@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds llama.cpp's llama-bench, libllama and ggml, and two small programs of ours on top of them,
+# from the source distribution that llama-cpp-python publishes on PyPI.
+#
+#   build_llama_cpp.sh [native|avx512|avx2]        (default native)
+#
+# Result: $SWITCHYARD_PEERS/llama-<isa>/bin/{llama-bench,llama_greedy,peer_ggml_moe}.
+# clang, not GCC 12: GCC 12 drops the store of the AMX tile configuration, so that its build dies
+# with an invalid opcode at the first quantised product.
+set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+# shellcheck source=bench/baselines/common.sh
+source "$here/common.sh"
+
+isa="${1:-native}"
+build="$PEERS_DIR/llama-$isa"
+source_dir="$PEERS_DIR/src/$LLAMA_SDIST/vendor/llama.cpp"
+read -r -a isa_options <<<"$(isa_flags "$isa")"
+
+need cmake "apt-get install cmake"
+need ninja "apt-get install ninja-build"
+need "$PEERS_CXX" "apt-get install clang-14 libomp-14-dev, or set PEERS_CC and PEERS_CXX"
+
+fetch_sdist "$LLAMA_SDIST" "$LLAMA_SHA256"
+
+# The version is stamped from the git data that the archive carries; git refuses folders of another
+# owner unless told otherwise, and a missing stamp must not fail the build.
+export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
+
+nice -n 5 cmake -S "$source_dir" -B "$build" -G Ninja \
+  -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER="$PEERS_CC" -DCMAKE_CXX_COMPILER="$PEERS_CXX" \
+  -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=ON "${isa_options[@]}" \
+  -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF \
+  -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF \
+  >"$build.configure.log" 2>&1 || die "configuration failed, see $build.configure.log"
+nice -n 5 ninja -C "$build" -j "$PEERS_JOBS" llama-bench >"$build.build.log" 2>&1 ||
+  die "build failed, see $build.build.log"
+
+for program in llama_greedy peer_ggml_moe; do
+  nice -n 5 "$PEERS_CXX" -std=c++20 -O2 -Wall -Wextra \
+    -I"$source_dir/include" -I"$source_dir/ggml/include" "$here/$program.cpp" \
+    -L"$build/bin" -lllama -lggml -lggml-cpu -lggml-base -Wl,-rpath,"$build/bin" \
+    -o "$build/bin/$program"
+done
+
+# A wrong instruction set or a broken AMX set-up shows here, not in the middle of a benchmark. Only
+# the quantised format goes through AMX, so both are run.
+for dtype in bf16 q8_0; do
+  "$build/bin/peer_ggml_moe" --shape tiny --dtype "$dtype" --tokens 1,64 --runs 2 >/dev/null ||
+    die "the $dtype smoke test failed; the build does not run on this machine"
+done
+"$build/bin/llama-bench" --version 2>&1 | head -n 1
+echo "built $build/bin with $("$PEERS_CXX" --version | head -n 1)"
