@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stop_matcher.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace switchyard::engine {
+namespace {
+
+/// Where the first complete stop string of `text` begins, or npos.
+size_t find_stop(std::string_view text, const std::vector<std::string>& stops) {
+  size_t begin = std::string_view::npos, end = std::string_view::npos;
+  for (const std::string& stop : stops) {
+    const size_t at = text.find(stop);
+    if (at == std::string_view::npos) continue;
+    if (at + stop.size() > end || (at + stop.size() == end && at > begin)) continue;
+    begin = at;
+    end = at + stop.size();
+  }
+  return begin;
+}
+
+/// Length of the longest end of `text` that begins a stop string without completing it.
+size_t unfinished_stop(std::string_view text, const std::vector<std::string>& stops) {
+  size_t longest = 0;
+  for (const std::string& stop : stops) {
+    for (size_t length = std::min(stop.size() - 1, text.size()); length > longest; --length) {
+      if (text.substr(text.size() - length) != std::string_view(stop).substr(0, length)) continue;
+      longest = length;
+      break;
+    }
+  }
+  return longest;
+}
+
+}  // namespace
+
+StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
+  for (const std::string& stop : stops_) SWITCHYARD_CHECK(!stop.empty(), "empty stop string");
+}
+
+bool StopMatcher::push(std::string_view piece, std::string& out) {
+  if (stops_.empty()) {
+    out.append(piece);
+    return false;
+  }
+  held_.append(piece);
+  const size_t stop = find_stop(held_, stops_);
+  if (stop != std::string::npos) {
+    out.append(held_, 0, stop);
+    held_.clear();
+    return true;
+  }
+  const size_t certain = held_.size() - unfinished_stop(held_, stops_);
+  out.append(held_, 0, certain);
+  held_.erase(0, certain);
+  return false;
+}
+
+void StopMatcher::finish(std::string& out) {
+  out.append(held_);
+  held_.clear();
+}
+
+}  // namespace switchyard::engine
