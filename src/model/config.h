@@ -6,22 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "attention/gqa.h"
 #include "attention/rope.h"
 #include "base/result.h"
-#include "kernels/ops/norm_rope_act.h"
 #include "kernels/ops/route.h"
 
 namespace switchyard::model {
-
-struct AttentionSpec {
-  int heads = 0, kv_heads = 0, head_dim = 0;  ///< H, G, Z
-  bool qkv_bias = false, output_bias = false;
-  QkNorm qk_norm = QkNorm::none;
-  float clip = 0;    ///< clamp of q, k, v; 0: none
-  int window = 0;    ///< positions seen, self included; 0: all
-  float scale = 0;   ///< of q . k
-  friend bool operator==(const AttentionSpec&, const AttentionSpec&) = default;
-};
 
 /// An always-on feed-forward beside the routed experts.
 struct SharedExpertSpec {
@@ -30,7 +20,7 @@ struct SharedExpertSpec {
 };
 
 struct BlockSpec {
-  AttentionSpec attention;
+  attention::GqaSpec attention;
   std::optional<RouterSpec> router;  ///< none: a dense feed-forward of ffn_width
   int ffn_width = 0;                 ///< F of each expert, or of the dense feed-forward
   SharedExpertSpec shared;
