@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grouped-query attention as a sub-layer: project, norm or clip, rope, store, attend over the paged cache, project.
-// Source: Ainslie et al. 2023, arXiv 2305.13245.
+// Grouped-query attention as a sub-layer: project, norm or clip, rope, store, attend over the paged
+// cache, project. Source: Ainslie et al. 2023, arXiv 2305.13245.
 #pragma once
 #include <cstdint>
 #include <vector>

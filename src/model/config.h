@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model as data: a straight list of blocks, each with named options. Families fill it; nothing below knows families.
+// A model as data: a straight list of blocks, each with named options. Families fill it; nothing
+// below knows families.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -36,7 +37,7 @@ struct ModelConfig {
   attention::RopeSpec rope;
   bool tied_embedding = false;
   float embedding_scale = 1, residual_scale = 1;
-  float logit_scale = 1;     ///< multiplies the logits
+  float logit_scale = 1;  ///< multiplies the logits
   std::vector<BlockSpec> blocks;
   std::vector<int32_t> eos_ids;  ///< config.json's, when generation_config.json has none
 
@@ -47,9 +48,10 @@ struct ModelConfig {
 
 /// Parameters by part, from the config alone.
 struct ParameterCount {
-  int64_t embedding = 0, attention = 0, router = 0, experts = 0, shared = 0, dense_ffn = 0, norms = 0,
-          lm_head = 0;
-  int64_t total = 0, active = 0;  ///< active: used for one token (embedding rows not read are not counted)
+  int64_t embedding = 0, attention = 0, router = 0, experts = 0, shared = 0, dense_ffn = 0,
+          norms = 0, lm_head = 0;
+  int64_t total = 0,
+          active = 0;  ///< active: used for one token (embedding rows not read are not counted)
 };
 ParameterCount count_parameters(const ModelConfig& config);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ConfigReader: reads config.json key by key and remembers which keys were read, so that a key that nobody knows, and
-// that might change what the model means, is an error and not a silent difference.
+// ConfigReader: reads config.json key by key and remembers which keys were read, so that a key that
+// nobody knows, and that might change what the model means, is an error and not a silent
+// difference.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -32,7 +33,8 @@ class ConfigReader {
   /// A finite number.
   Result<double> real(std::string_view key, std::optional<double> fallback = std::nullopt);
   Result<bool> boolean(std::string_view key, bool fallback);
-  Result<std::string> text(std::string_view key, std::optional<std::string> fallback = std::nullopt);
+  Result<std::string> text(std::string_view key,
+                           std::optional<std::string> fallback = std::nullopt);
   /// An array of integers (or a single one); absent or null is empty.
   Result<std::vector<int64_t>> integers(std::string_view key);
   Result<std::vector<std::string>> texts(std::string_view key);
@@ -41,7 +43,8 @@ class ConfigReader {
 
   /// Keys that are known to change nothing here.
   void ignore(std::initializer_list<std::string_view> keys);
-  /// A key that must hold this value when present: other values are Code::unsupported, naming key, value and reason.
+  /// A key that must hold this value when present: other values are Code::unsupported, naming key,
+  /// value and reason.
   Status require_text(std::string_view key, std::string_view value, std::string_view why);
   Status require_false(std::string_view key, std::string_view why);
   /// Refuses every key that was neither read nor ignored and is not null, false or empty.

@@ -14,18 +14,19 @@
 namespace switchyard::model {
 
 struct LoadOptions {
-  DType dtype = DType::bf16;         ///< f32 or bf16
-  int64_t max_step_tokens = 512;     ///< most T of a step
-  int max_sequences = 16;            ///< most B of a step, and most N
-  int block_tokens = 16;             ///< P
-  int64_t num_kv_blocks = 0;         ///< blocks of the paged cache
+  DType dtype = DType::bf16;      ///< f32 or bf16
+  int64_t max_step_tokens = 512;  ///< most T of a step
+  int max_sequences = 16;         ///< most B of a step, and most N
+  int block_tokens = 16;          ///< P
+  int64_t num_kv_blocks = 0;      ///< blocks of the paged cache
   int max_blocks_per_sequence = 0;
   /// stage, bytes done, bytes in all
   std::function<void(const char*, int64_t, int64_t)> on_progress;
 };
 
 struct MemoryFacts {
-  int64_t weights = 0, experts = 0, kv_cache = 0, arena = 0;  ///< bytes; experts are part of weights
+  int64_t weights = 0, experts = 0, kv_cache = 0,
+          arena = 0;  ///< bytes; experts are part of weights
 };
 
 class Model {
@@ -44,9 +45,11 @@ class Model {
   /// Name of the grouped GEMM that runs the experts; of the first dense layer when there are none.
   std::string_view expert_kernel() const noexcept;
 
-  /// One step. Errors: Code::internal for non-finite logits is not decided here (the engine checks rows).
+  /// One step. Errors: Code::internal for non-finite logits is not decided here (the engine checks
+  /// rows).
   Result<StepOutput> forward(const StepInput& input, RoutingObserver* observer = nullptr);
-  /// Copies the residual stream after each block ([T, D] f32 per block) during the next forwards; for tests.
+  /// Copies the residual stream after each block ([T, D] f32 per block) during the next forwards;
+  /// for tests.
   void set_hidden_probe(std::function<void(int block, TensorView hidden)> probe);
   /// Rebalancing and prefetch will live here; never inside a step.
   void between_steps() {}

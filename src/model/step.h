@@ -9,12 +9,12 @@
 namespace switchyard::model {
 
 struct StepInput {
-  TensorView token;        ///< [T] i32
-  TensorView position;     ///< [T] i32
-  TensorView seq_offset;   ///< [B + 1] i32 into tokens
-  TensorView context_len;  ///< [B] i32: positions already cached
-  TensorView block_table;  ///< [B, max_blocks] i32
-  TensorView logit_row;    ///< [N] i32: rows whose logits are wanted
+  TensorView token;          ///< [T] i32
+  TensorView position;       ///< [T] i32
+  TensorView seq_offset;     ///< [B + 1] i32 into tokens
+  TensorView context_len;    ///< [B] i32: positions already cached
+  TensorView block_table;    ///< [B, max_blocks] i32
+  TensorView logit_row;      ///< [N] i32: rows whose logits are wanted
   bool decode_only = false;  ///< every sequence adds one token
 };
 
@@ -22,7 +22,8 @@ struct StepOutput {
   TensorView logits;  ///< [N, V] f32, valid until the next forward
 };
 
-/// Sees every layer's routing as it happens (for statistics). Called on the driving thread, between kernels.
+/// Sees every layer's routing as it happens (for statistics). Called on the driving thread, between
+/// kernels.
 class RoutingObserver {
  public:
   virtual ~RoutingObserver() = default;
