@@ -47,7 +47,9 @@ void Linear::pack(int slot, const TensorView& gate, const TensorView* up) {
 void Linear::set_bias(std::vector<float> bias) {
   const GroupedGemm::Problem& problem = gemm_.problem();
   SWITCHYARD_CHECK(problem.bias, "the problem has no bias");
-  SWITCHYARD_CHECK(std::ssize(bias) == problem.groups * problem.n, "bias of {}", bias.size());
+  const int64_t parts = problem.fusion == Fusion::swiglu ? 2 : 1;
+  SWITCHYARD_CHECK(std::ssize(bias) == problem.groups * parts * problem.n, "bias of {}",
+                   bias.size());
   bias_ = std::move(bias);
 }
 

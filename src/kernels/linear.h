@@ -28,7 +28,7 @@ class Linear {
 
   /// Packs one slot; views are [n, k]. Different slots may be packed by different threads.
   void pack(int slot, const TensorView& gate, const TensorView* up = nullptr);
-  /// [S * n] f32; only when the problem has a bias.
+  /// [S, n] f32, or [S, 2, n] with swiglu; only when the problem has a bias.
   void set_bias(std::vector<float> bias);
 
   /// y = x W^T (+ bias) for rows already in the kernel's layout.

@@ -64,7 +64,7 @@ struct GroupedGemm {
     const void* x = nullptr;               ///< [R, k] in Problem::in
     const int32_t* slot_offset = nullptr;  ///< [S + 1] i32
     const std::byte* weight = nullptr;     ///< S matrices, each Packing::slot_bytes apart
-    const float* bias = nullptr;           ///< [S, n] f32, when Problem::bias
+    const float* bias = nullptr;           ///< [S, n] f32 when Problem::bias; [S, 2, n] (gate, up) with swiglu
     void* y = nullptr;                     ///< [R, n] in Problem::out
     PhaseSplit* split = nullptr;           ///< null unless tracing
   };
