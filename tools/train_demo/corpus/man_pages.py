@@ -83,7 +83,8 @@ def _filter(command: list[str], data: bytes) -> bytes:
 
 def add_man_pages(tree: PackageTree, corpus: Corpus) -> list[ManPage]:
     """Adds every page to its domain; returns the pages, from which chat questions are made."""
-    sources, pages = _sources(tree), []
+    sources = _sources(tree)
+    pages: list[ManPage] = []
     if not sources:
         return pages
     mandoc = find_mandoc(tree)

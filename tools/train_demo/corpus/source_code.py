@@ -10,7 +10,7 @@ from corpus.store import Corpus
 
 
 class CodeSource(NamedTuple):
-    """Files of a package that match `pattern`, at most `max_bytes` long, without `skipped` paths."""
+    """Files of a package that match `pattern`, up to `max_bytes`, without `skipped` paths."""
 
     domain: str
     package: str

@@ -22,7 +22,7 @@ _BATCH = 64
 
 
 def _batches(ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Consecutive windows of ids [tokens]: inputs and targets [batch, length], padded at the end."""
+    """Consecutive windows of ids [tokens]: inputs and targets [batch, length], the last padded."""
     ids = torch.cat((ids.new_tensor([END_OF_TEXT]), ids))
     windows = [ids[i:i + _LENGTH + 1] for i in range(0, len(ids) - 1, _LENGTH)]
     for first in range(0, len(windows), _BATCH):

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop. It ends when its minutes are spent, and the learning rate follows that clock."""
+"""The training loop: updates, records, evaluations and checkpoints until the time is spent."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,10 +18,9 @@ from trainer.config import ARCHITECTURE as A
 from trainer.config import DOMAINS
 from trainer.evaluate import evaluate
 from trainer.model import Losses, Model, count_parameters, losses
+from trainer.schedule import StepClock, learning_rate
 from trainer.weights import read_published
 
-_WARM_UP_STEPS = 200
-_FINAL_RATE = 0.03  # of the peak
 _CLIP, _WEIGHT_DECAY, _BETAS = 1.0, 0.1, (0.9, 0.95)
 _STEPS_PER_TICK = 10  # reading the clock waits for the device, so not every step does
 _STEPS_PER_RECORD = 50
@@ -49,44 +46,10 @@ class Settings:
     device: str
 
 
-def learning_rate(peak: float, step: int, fraction: float) -> float:
-    """Linear warm-up by steps, times a cosine over the fraction of the time that is spent."""
-    warm_up = min(1.0, (step + 1) / _WARM_UP_STEPS)
-    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, fraction)))
-    return peak * warm_up * (_FINAL_RATE + (1 - _FINAL_RATE) * cosine)
-
-
-class StepClock:
-    """Adds up the seconds spent in steps."""
-
-    def __init__(self) -> None:
-        self.spent = 0.0
-        self._last: float | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether the next tick adds time."""
-        return self._last is not None
-
-    def tick(self) -> None:
-        """Adds the time since the last tick, if the clock runs, and lets it run."""
-        now = time.time()
-        if self._last is not None:
-            self.spent += now - self._last
-        self._last = now
-
-    def pause(self) -> None:
-        """Forgets the time until the next tick."""
-        self._last = None
-
-    def skip(self) -> None:
-        """Forgets the time until now."""
-        self._last = time.time()
-
-
 def make_optimizer(model: Model, rate: float) -> torch.optim.Optimizer:
     """AdamW; matrices decay, the embedding and the norms do not."""
-    matrices, others = [], []
+    matrices: list[Tensor] = []
+    others: list[Tensor] = []
     for name, parameter in model.named_parameters():
         decays = parameter.ndim == 2 and name != "embed.weight"
         (matrices if decays else others).append(parameter)

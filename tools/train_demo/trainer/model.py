@@ -10,8 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.config import ARCHITECTURE as A
-from trainer.layers import (INITIAL_DEVIATION, OUTPUT_DEVIATION, Attention, MixtureOfExperts,
-                            RMSNorm, RouterStats, rope_tables)
+from trainer.layers import (
+    INITIAL_DEVIATION,
+    OUTPUT_DEVIATION,
+    Attention,
+    MixtureOfExperts,
+    RMSNorm,
+    RouterStats,
+    rope_tables,
+)
 
 IGNORED = -100  # a target that counts for nothing
 

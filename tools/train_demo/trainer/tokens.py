@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from tokenizers import processors, trainers
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from trainer.config import ARCHITECTURE, DOMAINS, END_OF_TEXT, SPECIAL_TOKENS
 
@@ -45,7 +53,8 @@ def read_documents(corpus: Path, name: str) -> list[str]:
 
 def first_megabytes(documents: list[str], megabytes: float) -> list[str]:
     """Whole documents from the start of a list, up to a size; at least one."""
-    kept, total = [], 0
+    kept: list[str] = []
+    total = 0
     for document in documents:
         total += len(document.encode())
         if kept and total > megabytes * 1e6:
