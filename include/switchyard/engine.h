@@ -16,11 +16,11 @@ namespace switchyard {
 
 /// Facts of the opened model, for a summary.
 struct ModelSummary {
-  std::string architecture;   ///< "Qwen3MoeForCausalLM"
+  std::string architecture;  ///< "Qwen3MoeForCausalLM"
   int layers = 0, moe_layers = 0, experts = 0, top_k = 0;
   int64_t total_parameters = 0, active_parameters = 0;
   int64_t weight_bytes = 0, expert_bytes = 0, kv_cache_bytes = 0;
-  int64_t kv_tokens = 0;      ///< positions that the cache holds
+  int64_t kv_tokens = 0;  ///< positions that the cache holds
   int max_model_len = 0, vocab = 0, threads = 0;
   std::string kernel;         ///< the grouped GEMM that was chosen
   std::string chat_template;  ///< where the chat template came from; empty: none
@@ -30,21 +30,23 @@ struct ModelSummary {
 /// Sums since open (or the last reset), over all requests.
 struct EngineStats {
   uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0, preemptions = 0;
-  double step_s = 0;                           ///< wall time inside steps
-  std::vector<std::vector<uint64_t>> load;     ///< [MoE layer][expert] picks
-  std::vector<double> imbalance;               ///< [MoE layer] mean over steps of hottest / mean
-  std::vector<double> experts_touched;         ///< [MoE layer] mean over steps
+  double step_s = 0;                        ///< wall time inside steps
+  std::vector<std::vector<uint64_t>> load;  ///< [MoE layer][expert] picks
+  std::vector<double> imbalance;            ///< [MoE layer] mean over steps of hottest / mean
+  std::vector<double> experts_touched;      ///< [MoE layer] mean over steps
   std::vector<std::pair<std::string, double>> phase_s;  ///< seconds by phase; empty unless profile
 };
 
 class Engine {
  public:
-  /// Loads the model and starts the loop. Errors: bad_file, unsupported, out_of_memory, each saying what to do.
+  /// Loads the model and starts the loop. Errors: bad_file, unsupported, out_of_memory, each saying
+  /// what to do.
   static Result<std::unique_ptr<Engine>> open(const EngineOptions& options);
   virtual ~Engine() = default;
 
-  /// Validates, tokenizes and queues; `sink` is then called from the loop thread, in order, until the last event.
-  /// Errors: bad_request (parameters, an empty prompt, a prompt that does not fit), unavailable (stopping).
+  /// Validates, tokenizes and queues; `sink` is then called from the loop thread, in order, until
+  /// the last event. Errors: bad_request (parameters, an empty prompt, a prompt that does not fit),
+  /// unavailable (stopping).
   virtual Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) = 0;
   /// Ends a request early; its last event says cancelled. Unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;

@@ -12,21 +12,21 @@ enum class Precision : unsigned char { f32, bf16 };
 
 /// What a load is doing, for a progress bar.
 struct LoadProgress {
-  const char* stage = "";       ///< "mapping", "packing experts", ...
+  const char* stage = "";  ///< "mapping", "packing experts", ...
   int64_t done_bytes = 0, total_bytes = 0;
 };
 
 struct EngineOptions {
-  std::string model;                       ///< a Hugging Face folder
-  Precision precision = Precision::bf16;   ///< f32 for exact comparison
-  int threads = 0;                         ///< compute threads; 0: one per usable core
-  int max_sequences = 16;                  ///< sequences that run in one step
-  int max_step_tokens = 512;               ///< token budget of one step: prompts are cut into chunks of this
-  int max_model_len = 0;                   ///< longest prompt plus output; 0: what the model was made for
-  int block_tokens = 16;                   ///< positions per KV block
-  int64_t kv_cache_bytes = 0;              ///< 0: enough for max_sequences of max_model_len, within free memory
-  bool profile = false;                    ///< sum the time of every phase
-  int64_t trace_events = 0;                ///< keep this many zone events for a Chrome trace; 0: none
+  std::string model;                      ///< a Hugging Face folder
+  Precision precision = Precision::bf16;  ///< f32 for exact comparison
+  int threads = 0;                        ///< compute threads; 0: one per usable core
+  int max_sequences = 16;                 ///< sequences that run in one step
+  int max_step_tokens = 512;   ///< token budget of one step: prompts are cut into chunks of this
+  int max_model_len = 0;       ///< longest prompt plus output; 0: what the model was made for
+  int block_tokens = 16;       ///< positions per KV block
+  int64_t kv_cache_bytes = 0;  ///< 0: enough for max_sequences of max_model_len, within free memory
+  bool profile = false;        ///< sum the time of every phase
+  int64_t trace_events = 0;    ///< keep this many zone events for a Chrome trace; 0: none
   std::function<void(const LoadProgress&)> on_progress;  ///< called from the loading thread
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes in and what comes out: a request with its sampling parameters, and the events of its life.
+// What goes in and what comes out: a request with its sampling parameters, and the events of its
+// life.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -10,21 +11,22 @@
 
 namespace switchyard {
 
-/// How the next token is chosen. Order of the stages: repetition, presence and frequency penalties, temperature,
-/// top-k, top-p, min-p, draw. Defaults change nothing; temperature 0 is greedy.
+/// How the next token is chosen. Order of the stages: repetition, presence and frequency penalties,
+/// temperature, top-k, top-p, min-p, draw. Defaults change nothing; temperature 0 is greedy.
 struct SamplingParams {
-  float temperature = 1.0f;        ///< >= 0
-  int top_k = 0;                   ///< 0: all
-  float top_p = 1.0f;              ///< (0, 1]
-  float min_p = 0.0f;              ///< [0, 1]: keep p >= min_p * largest p
-  float repetition_penalty = 1.0f; ///< > 0; divides positive and multiplies negative logits of seen tokens
+  float temperature = 1.0f;  ///< >= 0
+  int top_k = 0;             ///< 0: all
+  float top_p = 1.0f;        ///< (0, 1]
+  float min_p = 0.0f;        ///< [0, 1]: keep p >= min_p * largest p
+  float repetition_penalty =
+      1.0f;  ///< > 0; divides positive and multiplies negative logits of seen tokens
   float presence_penalty = 0.0f;   ///< [-2, 2]: subtracted once from tokens of the output
   float frequency_penalty = 0.0f;  ///< [-2, 2]: subtracted per occurrence in the output
   std::optional<uint64_t> seed;    ///< same seed, same text; none: from the clock
   int max_tokens = 256;            ///< new tokens at most
   int min_tokens = 0;              ///< end-of-sequence is masked before this many
   bool ignore_eos = false;
-  std::vector<std::string> stop;   ///< text that ends the output; never emitted
+  std::vector<std::string> stop;  ///< text that ends the output; never emitted
   std::vector<int32_t> stop_token_ids;
 
   /// Refuses numbers out of range (and NaN) as Code::bad_request, naming the field.
@@ -35,8 +37,8 @@ struct Message {
   std::string role, content;
 };
 
-/// Exactly one of prompt, prompt_tokens and messages is used: messages when not empty, else prompt_tokens when not
-/// empty, else prompt.
+/// Exactly one of prompt, prompt_tokens and messages is used: messages when not empty, else
+/// prompt_tokens when not empty, else prompt.
 struct Request {
   std::string prompt;
   std::vector<int32_t> prompt_tokens;
@@ -50,9 +52,9 @@ enum class FinishReason : unsigned char { none, stop, length, cancelled, error }
 const char* finish_reason_name(FinishReason reason);
 
 struct RequestTimings {
-  double queue_s = 0;      ///< submitted to first scheduled
-  double prefill_s = 0;    ///< first scheduled to first token
-  double decode_s = 0;     ///< first to last token
+  double queue_s = 0;    ///< submitted to first scheduled
+  double prefill_s = 0;  ///< first scheduled to first token
+  double decode_s = 0;   ///< first to last token
   int prompt_tokens = 0;
   int output_tokens = 0;
 };
@@ -65,13 +67,13 @@ struct RequestMoe {
 /// One step of a request's life. Text pieces are whole UTF-8; the last event has finish != none.
 struct Event {
   RequestId id = 0;
-  std::string text;                        ///< newly certain text, may be empty
-  std::vector<int32_t> tokens;             ///< newly produced ids
+  std::string text;             ///< newly certain text, may be empty
+  std::vector<int32_t> tokens;  ///< newly produced ids
   FinishReason finish = FinishReason::none;
-  std::optional<Error> error;              ///< when finish is error
-  std::vector<int32_t> prompt_tokens;      ///< in the last event
-  RequestTimings timings;                  ///< in the last event
-  RequestMoe moe;                          ///< in the last event
+  std::optional<Error> error;          ///< when finish is error
+  std::vector<int32_t> prompt_tokens;  ///< in the last event
+  RequestTimings timings;              ///< in the last event
+  RequestMoe moe;                      ///< in the last event
 };
 
 }  // namespace switchyard

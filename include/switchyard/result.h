@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Result<T>: a value or an Error. The library's way to say that the world is wrong.
 //
-// Nothing in the library throws, prints or exits on bad input: it returns an Error that says what was expected,
-// what was found, where, and what to do. Callers who like exceptions call value(), which throws ResultError.
+// Nothing in the library throws, prints or exits on bad input: it returns an Error that says what
+// was expected, what was found, where, and what to do. Callers who like exceptions call value(),
+// which throws ResultError.
 #pragma once
 #include <stdexcept>
 #include <string>

@@ -3,6 +3,8 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <string>
+
 namespace switchyard {
 
 /// Reports a broken invariant on the standard error stream and aborts.

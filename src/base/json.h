@@ -31,7 +31,9 @@ class Json {
   explicit Json(int64_t value) : value_(value) {}
   explicit Json(uint64_t value) : value_(value) {}  ///< only for numbers above the int64 range
   explicit Json(double value) : value_(value) {}
+  explicit Json(int value) : value_(int64_t{value}) {}
   explicit Json(std::string value) : value_(std::move(value)) {}
+  explicit Json(const char* value) : value_(std::string(value)) {}  ///< else it would become a bool
   explicit Json(Array value) : value_(std::move(value)) {}
   explicit Json(Object value) : value_(std::move(value)) {}
 
@@ -50,6 +52,7 @@ class Json {
   /// Unchecked access: only when the kind is right (SWITCHYARD_CHECKed).
   bool as_bool() const;
   int64_t as_int() const;
+  uint64_t as_unsigned() const;  ///< of an unsigned_integer
   double as_double() const;  ///< of any number
   const std::string& as_string() const;
   const Array& as_array() const;
@@ -82,6 +85,7 @@ class JsonWriter {
   JsonWriter& key(std::string_view name);
   JsonWriter& string(std::string_view text);
   JsonWriter& integer(int64_t number);
+  JsonWriter& unsigned_integer(uint64_t number);
   JsonWriter& real(double number);  ///< shortest form that reads back to the same double
   JsonWriter& boolean(bool flag);
   JsonWriter& null();
@@ -94,10 +98,14 @@ class JsonWriter {
   JsonWriter& field(std::string_view name, double number) { return key(name).real(number); }
   JsonWriter& field(std::string_view name, int64_t number) { return key(name).integer(number); }
   JsonWriter& field(std::string_view name, int number) { return key(name).integer(number); }
+  JsonWriter& field(std::string_view name, uint64_t number) {
+    return key(name).unsigned_integer(number);
+  }
 
  private:
   void before_value();
   void newline();
+  void end(char bracket);
 
   std::string& out_;
   int indent_;                    // spaces per level; 0 writes one line

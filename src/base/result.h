@@ -3,6 +3,9 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "switchyard/result.h"

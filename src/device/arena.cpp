@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/arena.h"
+
+namespace switchyard {
+
+Result<Arena> Arena::create(int64_t size_bytes) {
+  Arena arena;
+  SWITCHYARD_ASSIGN(arena.storage_, Storage::allocate(size_bytes));
+  return arena;
+}
+
+}  // namespace switchyard
