@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/instruments.h"
+
+namespace switchyard::engine {
+namespace {
+
+constexpr const char* kStageNames[kNumStages] = {"prefill", "decode", "mixed"};
+
+/// 1, 2, 4 ... up to 2^(count - 1).
+std::vector<double> powers_of_two(int count) {
+  std::vector<double> bounds;
+  for (int i = 0; i < count; ++i) bounds.push_back(static_cast<double>(int64_t{1} << i));
+  return bounds;
+}
+
+std::vector<double> imbalance_bounds() {
+  return {1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100};
+}
+
+double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+/// The total so far, as the amount to add to a counter that has seen `seen`.
+void catch_up(Counter& counter, uint64_t total, uint64_t& seen) {
+  if (total > seen) counter.add(total - seen);
+  seen = total;
+}
+
+}  // namespace
+
+Stage stage_of(const schedule::Decision& decision) {
+  if (decision.decode_only) return Stage::decode;
+  // Decoding sequences come first in a batch.
+  const schedule::Decision::Run& first = decision.runs.front();
+  const bool has_decoding = first.samples && first.num_tokens == 1 && first.first_token > 0;
+  return has_decoding ? Stage::mixed : Stage::prefill;
+}
+
+Instruments::ByStage Instruments::by_stage(MetricRegistry& registry, const char* name,
+                                           const char* help, const std::vector<double>& bounds) {
+  ByStage histograms{};
+  for (size_t stage = 0; stage < kNumStages; ++stage)
+    histograms[stage] = &registry.histogram(name, help, bounds, {{"stage", kStageNames[stage]}});
+  return histograms;
+}
+
+Instruments::LayerSeries Instruments::layer_series(MetricRegistry& registry, int layer) {
+  LayerSeries series;
+  const std::string name = std::to_string(layer);
+  for (size_t stage = 0; stage < kNumStages; ++stage) {
+    series.routed[stage] =
+        &registry.counter("switchyard_routed_assignments_total",
+                          "Token to expert assignments, by MoE layer and kind of step",
+                          {{"layer", name}, {"stage", kStageNames[stage]}});
+    series.dropped[stage] =
+        &registry.counter("switchyard_dropped_assignments_total",
+                          "Assignments without an expert, by MoE layer, kind of step and reason",
+                          {{"layer", name}, {"stage", kStageNames[stage]}, {"reason", "capacity"}});
+  }
+  series.imbalance =
+      &registry.gauge("switchyard_layer_load_imbalance_ratio",
+                      "Hottest expert over the mean, by MoE layer, over about 32 steps; 1 is even",
+                      {{"layer", name}});
+  return series;
+}
+
+Instruments::Instruments(MetricRegistry& r, int num_moe_layers)
+    : running_(r.gauge("switchyard_requests_running", "Requests that take part in steps")),
+      waiting_capacity_(r.gauge("switchyard_requests_waiting", "Requests that wait, by reason",
+                                {{"reason", "capacity"}})),
+      waiting_kv_blocks_(r.gauge("switchyard_requests_waiting", "Requests that wait, by reason",
+                                 {{"reason", "kv_blocks"}})),
+      preemptions_(r.counter("switchyard_preemptions_total",
+                             "Sequences that gave up their KV blocks to older ones")),
+      recomputed_tokens_(r.counter("switchyard_recomputed_tokens_total",
+                                   "Cached positions that preemptions threw away")),
+      prompt_tokens_(r.counter("switchyard_prompt_tokens_total", "Prompt tokens, by source",
+                               {{"source", "computed"}})),
+      generation_tokens_(r.counter("switchyard_generation_tokens_total", "Tokens produced")),
+      request_prompt_tokens_(r.histogram("switchyard_request_prompt_tokens",
+                                         "Prompt tokens of a finished request", powers_of_two(18))),
+      request_generation_tokens_(r.histogram("switchyard_request_generation_tokens",
+                                             "Tokens that a finished request produced",
+                                             powers_of_two(18))),
+      time_to_first_token_(r.histogram("switchyard_time_to_first_token_seconds",
+                                       "From submission to the first token", latency_bounds())),
+      inter_token_latency_(r.histogram("switchyard_inter_token_latency_seconds",
+                                       "Between neighbouring tokens of a request",
+                                       latency_bounds())),
+      time_per_output_token_(r.histogram("switchyard_time_per_output_token_seconds",
+                                         "Mean time between the tokens of a finished request",
+                                         latency_bounds())),
+      request_duration_(r.histogram("switchyard_request_duration_seconds",
+                                    "From submission to the last event", latency_bounds())),
+      request_queue_(r.histogram("switchyard_request_queue_seconds",
+                                 "From submission to the first step", latency_bounds())),
+      request_prefill_(r.histogram("switchyard_request_prefill_seconds",
+                                   "From the first step to the first token", latency_bounds())),
+      request_decode_(r.histogram("switchyard_request_decode_seconds",
+                                  "From the first to the last token", latency_bounds())),
+      step_duration_(
+          by_stage(r, "switchyard_step_duration_seconds", "Duration of a step", latency_bounds())),
+      step_tokens_(by_stage(r, "switchyard_step_tokens", "Tokens of a step", powers_of_two(15))),
+      step_sequences_(
+          by_stage(r, "switchyard_step_sequences", "Sequences of a step", powers_of_two(11))),
+      kv_usage_(r.gauge("switchyard_kv_cache_usage_ratio", "Used share of the KV blocks")),
+      kv_free_(r.gauge("switchyard_kv_cache_blocks", "KV blocks, by state", {{"state", "free"}})),
+      kv_used_(r.gauge("switchyard_kv_cache_blocks", "KV blocks, by state", {{"state", "used"}})),
+      step_imbalance_(by_stage(r, "switchyard_step_load_imbalance_ratio",
+                               "Largest hottest-over-mean of a step over its MoE layers",
+                               imbalance_bounds())),
+      step_experts_(by_stage(r, "switchyard_step_active_experts",
+                             "Experts with work in a step, mean over its MoE layers",
+                             powers_of_two(11))),
+      non_finite_(r.counter("switchyard_nonfinite_events_total",
+                            "Rows with NaN or infinity, by place", {{"where", "logits"}})) {
+  constexpr FinishReason kReasons[] = {FinishReason::stop, FinishReason::length,
+                                       FinishReason::cancelled, FinishReason::error};
+  for (size_t i = 0; i < finished_.size(); ++i)
+    finished_[i] =
+        &r.counter("switchyard_requests_finished_total", "Requests that have ended, by reason",
+                   {{"finish_reason", finish_reason_name(kReasons[i])}});
+  for (int layer = 0; layer < num_moe_layers; ++layer) layers_.push_back(layer_series(r, layer));
+}
+
+void Instruments::on_token(const Live& live, int64_t previous_ns, int64_t now_ns) {
+  generation_tokens_.add();
+  if (previous_ns > 0) {
+    inter_token_latency_.observe(seconds(now_ns - previous_ns));
+  } else {
+    prompt_tokens_.add(static_cast<uint64_t>(live.prompt_tokens));
+    time_to_first_token_.observe(seconds(now_ns - live.moments.submitted));
+  }
+}
+
+void Instruments::on_end(FinishReason reason, const RequestTimings& timings, const Moments& moments,
+                         int64_t now_ns) {
+  finished_[static_cast<size_t>(reason) - 1]->add();
+  request_duration_.observe(seconds(now_ns - moments.submitted));
+  if (moments.first_run > 0) request_queue_.observe(timings.queue_s);
+  if (moments.first_token == 0) return;
+  request_prompt_tokens_.observe(timings.prompt_tokens);
+  request_generation_tokens_.observe(timings.output_tokens);
+  request_prefill_.observe(timings.prefill_s);
+  request_decode_.observe(timings.decode_s);
+  if (timings.output_tokens > 1)
+    time_per_output_token_.observe(timings.decode_s / (timings.output_tokens - 1));
+}
+
+void Instruments::on_step(const schedule::Decision& decision, double step_s,
+                          const StepRouting& routing, const Statistics& statistics) {
+  const auto stage = static_cast<size_t>(stage_of(decision));
+  step_duration_[stage]->observe(step_s);
+  step_tokens_[stage]->observe(decision.num_tokens);
+  step_sequences_[stage]->observe(static_cast<double>(decision.runs.size()));
+  if (routing.worst_imbalance > 0) {
+    step_imbalance_[stage]->observe(routing.worst_imbalance);
+    step_experts_[stage]->observe(routing.mean_experts);
+  }
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const int layer = static_cast<int>(i);
+    LayerSeries& series = layers_[i];
+    catch_up(*series.routed[stage], statistics.layer_picks(layer), series.seen_routed);
+    catch_up(*series.dropped[stage], statistics.layer_dropped(layer), series.seen_dropped);
+    series.imbalance->set(statistics.recent_imbalance(layer));
+  }
+}
+
+void Instruments::on_counts(const schedule::Counts& counts, const schedule::Limits& limits) {
+  running_.set(counts.running);
+  const bool slots_full = counts.running >= limits.max_sequences;
+  waiting_capacity_.set(slots_full ? counts.waiting : 0);
+  waiting_kv_blocks_.set(slots_full ? 0 : counts.waiting);
+  kv_free_.set(counts.blocks_free);
+  kv_used_.set(counts.blocks_used);
+  kv_usage_.set(static_cast<double>(counts.blocks_used) /
+                static_cast<double>(counts.blocks_free + counts.blocks_used));
+  catch_up(preemptions_, counts.preemptions, seen_preemptions_);
+  catch_up(recomputed_tokens_, counts.recomputed_tokens, seen_recomputed_);
+}
+
+}  // namespace switchyard::engine

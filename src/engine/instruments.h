@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Instruments: the engine's metrics. All series are registered before the loop starts; updates are
+// lock-free and come from the loop thread alone.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/metrics.h"
+#include "engine/live.h"
+#include "engine/statistics.h"
+#include "schedule/scheduler.h"
+
+namespace switchyard::engine {
+
+/// What a step is made of; a label of many series.
+enum class Stage : uint8_t { prefill, decode, mixed };
+inline constexpr int kNumStages = 3;
+Stage stage_of(const schedule::Decision& decision);
+
+class Instruments {
+ public:
+  Instruments(MetricRegistry& registry, int num_moe_layers);
+
+  /// A token has come: the previous one at previous_ns, or none when 0.
+  void on_token(const Live& live, int64_t previous_ns, int64_t now_ns);
+  void on_end(FinishReason reason, const RequestTimings& timings, const Moments& moments,
+              int64_t now_ns);
+  void on_non_finite() { non_finite_.add(); }
+  void on_step(const schedule::Decision& decision, double seconds, const StepRouting& routing,
+               const Statistics& statistics);
+  /// After every turn, also one without a step.
+  void on_counts(const schedule::Counts& counts, const schedule::Limits& limits);
+
+ private:
+  using ByStage = std::array<Histogram*, kNumStages>;
+  struct LayerSeries {
+    std::array<Counter*, kNumStages> routed{}, dropped{};
+    Gauge* imbalance = nullptr;
+    uint64_t seen_routed = 0, seen_dropped = 0;  // of Statistics, when last asked
+  };
+  static ByStage by_stage(MetricRegistry& registry, const char* name, const char* help,
+                          const std::vector<double>& bounds);
+  static LayerSeries layer_series(MetricRegistry& registry, int layer);
+
+  Gauge &running_, &waiting_capacity_, &waiting_kv_blocks_;
+  std::array<Counter*, 4> finished_{};  // stop, length, cancelled, error
+  Counter &preemptions_, &recomputed_tokens_, &prompt_tokens_, &generation_tokens_;
+  Histogram &request_prompt_tokens_, &request_generation_tokens_;
+  Histogram &time_to_first_token_, &inter_token_latency_, &time_per_output_token_;
+  Histogram &request_duration_, &request_queue_, &request_prefill_, &request_decode_;
+  ByStage step_duration_, step_tokens_, step_sequences_;
+  Gauge &kv_usage_, &kv_free_, &kv_used_;
+  ByStage step_imbalance_, step_experts_;
+  Counter& non_finite_;
+  std::vector<LayerSeries> layers_;  // [MoE layers]
+  uint64_t seen_preemptions_ = 0, seen_recomputed_ = 0;
+};
+
+}  // namespace switchyard::engine

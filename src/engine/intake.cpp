@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/intake.h"
+
+#include <utility>
+
+namespace switchyard::engine {
+
+Result<RequestId> Intake::push(std::unique_ptr<Live> live) {
+  const std::lock_guard lock(mutex_);
+  if (pending_.stopping)
+    return fail(Code::unavailable, "the engine is stopping and takes no more requests");
+  // Under the lock, so that ids rise in the order of the queue.
+  const RequestId id = ++last_id_;
+  live->id = id;
+  pending_.requests.push_back(std::move(live));
+  ++alive_;
+  has_news_.store(true, std::memory_order_release);
+  news_.notify_one();
+  return id;
+}
+
+void Intake::cancel(RequestId id) {
+  const std::lock_guard lock(mutex_);
+  pending_.cancelled.push_back(id);
+  has_news_.store(true, std::memory_order_release);
+  news_.notify_one();
+}
+
+void Intake::stop() {
+  const std::lock_guard lock(mutex_);
+  pending_.stopping = true;
+  has_news_.store(true, std::memory_order_release);
+  news_.notify_one();
+}
+
+bool Intake::drain(News& news) {
+  if (!has_news_.load(std::memory_order_acquire)) return false;
+  const std::lock_guard lock(mutex_);
+  news.requests.clear();
+  news.cancelled.clear();
+  std::swap(news.requests, pending_.requests);
+  std::swap(news.cancelled, pending_.cancelled);
+  news.stopping = pending_.stopping;
+  has_news_.store(false, std::memory_order_relaxed);
+  return true;
+}
+
+void Intake::wait() {
+  std::unique_lock lock(mutex_);
+  news_.wait(lock, [&] { return has_news_.load(std::memory_order_relaxed); });
+}
+
+void Intake::ended() {
+  const std::lock_guard lock(mutex_);
+  if (--alive_ == 0) idle_.notify_all();
+}
+
+void Intake::wait_idle() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [&] { return alive_ == 0; });
+}
+
+}  // namespace switchyard::engine

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Live: a request from its submission to its last event. Made by the submitting thread, then owned
+// by the loop.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "switchyard/request.h"
+
+#include "engine/statistics.h"
+#include "engine/text_stream.h"
+
+namespace switchyard::engine {
+
+using EventSink = std::function<void(const Event&)>;
+
+/// Moments of a request in nanoseconds of now_ns(); 0: not yet.
+struct Moments {
+  int64_t submitted = 0, first_run = 0, first_token = 0, last_token = 0;
+};
+
+struct Live {
+  Live(TextStream text_stream, EventSink event_sink)
+      : text(std::move(text_stream)), sink(std::move(event_sink)) {}
+
+  RequestId id = 0;
+  SamplingParams params;
+  uint64_t seed = 0;
+  std::vector<int32_t> tokens;  ///< prompt, then output; room for max_tokens is reserved
+  int prompt_tokens = 0;        ///< how many of them are prompt
+  int max_tokens = 0;           ///< of prompt and output together
+  std::vector<int32_t>
+      end_tokens;  ///< end the output: end of sequence unless ignored, and the caller's own
+  TextStream text;
+  EventSink sink;
+  Moments moments;
+  PickCounts picks;  ///< [MoE layer][expert], see Statistics::slot
+  Event event;       ///< reused from token to token, so that a warm step allocates nothing
+
+  int output_tokens() const noexcept { return static_cast<int>(tokens.size()) - prompt_tokens; }
+};
+
+}  // namespace switchyard::engine

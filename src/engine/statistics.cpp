@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/statistics.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace switchyard::engine {
+namespace {
+
+constexpr double kRecentSteps = 32;
+
+template <class T>
+T relaxed(const std::atomic<T>& value) {
+  return value.load(std::memory_order_relaxed);
+}
+
+std::vector<size_t> first_slots(const std::vector<int>& experts) {
+  std::vector<size_t> first{0};
+  for (const int count : experts) first.push_back(first.back() + static_cast<size_t>(count));
+  return first;
+}
+
+}  // namespace
+
+Statistics::Statistics(std::vector<int> experts)
+    : experts_(std::move(experts)),
+      first_slot_(first_slots(experts_)),
+      layers_(experts_.size()),
+      load_(first_slot_.back()),
+      base_(sums()) {}
+
+void Statistics::begin_step(std::span<const int32_t> seq_offset,
+                            std::span<PickCounts* const> picks) {
+  SWITCHYARD_CHECK(seq_offset.size() == picks.size() + 1, "{} offsets for {} sequences",
+                   seq_offset.size(), picks.size());
+  seq_offset_ = seq_offset;
+  picks_ = picks;
+  step_ = {};
+  step_layers_ = 0;
+}
+
+void Statistics::on_routing(int moe_layer, const Routing& routing) {
+  SWITCHYARD_CHECK(moe_layer >= 0 && moe_layer < num_layers(), "MoE layer {} of {}", moe_layer,
+                   num_layers());
+  const int64_t tokens = routing.expert.shape[0], top_k = routing.expert.shape[1];
+  SWITCHYARD_CHECK(seq_offset_.back() == tokens, "routing of {} tokens in a step of {}", tokens,
+                   seq_offset_.back());
+  const int32_t* expert = routing.expert.as<int32_t>();
+  Layer& layer = layers_[static_cast<size_t>(moe_layer)];
+  uint64_t dropped = 0;
+  for (size_t b = 0; b < picks_.size(); ++b) {
+    uint32_t* count = picks_[b]->data() + slot(moe_layer, 0);
+    const int32_t* const end = expert + seq_offset_[b + 1] * top_k;
+    for (const int32_t* at = expert + seq_offset_[b] * top_k; at < end; ++at) {
+      if (*at >= 0) {
+        ++count[*at];
+      } else {
+        ++dropped;
+      }
+    }
+  }
+  bump(layer.dropped, dropped);
+  add_load(moe_layer, routing.load.as<int32_t>());
+}
+
+void Statistics::add_load(int moe_layer, const int32_t* load) {
+  Layer& layer = layers_[static_cast<size_t>(moe_layer)];
+  const int num_experts = experts(moe_layer);
+  int64_t total = 0;
+  int hottest = 0, touched = 0;
+  for (int e = 0; e < num_experts; ++e) {
+    total += load[e];
+    hottest = std::max(hottest, load[e]);
+    touched += load[e] > 0 ? 1 : 0;
+    bump(load_[slot(moe_layer, e)], static_cast<uint64_t>(load[e]));
+  }
+  if (total == 0) return;
+  const double imbalance = static_cast<double>(hottest) * num_experts / static_cast<double>(total);
+  const double recent = relaxed(layer.recent_imbalance);
+  layer.recent_imbalance.store(
+      recent > 0 ? recent + (imbalance - recent) / kRecentSteps : imbalance,
+      std::memory_order_relaxed);
+  bump(layer.picks, static_cast<uint64_t>(total));
+  bump(layer.imbalance_sum, imbalance);
+  bump(layer.touched_sum, static_cast<double>(touched));
+  bump(layer.steps, uint64_t{1});
+  step_.worst_imbalance = std::max(step_.worst_imbalance, imbalance);
+  step_.mean_experts += touched;
+  ++step_layers_;
+}
+
+StepRouting Statistics::end_step(double seconds) {
+  bump(steps_, uint64_t{1});
+  bump(step_s_, seconds);
+  if (step_layers_ > 0) step_.mean_experts /= step_layers_;
+  return step_;
+}
+
+RequestMoe Statistics::request_moe(const PickCounts& picks) const {
+  RequestMoe moe;
+  for (int layer = 0; layer < num_layers(); ++layer) {
+    const auto first = picks.begin() + static_cast<std::ptrdiff_t>(slot(layer, 0));
+    moe.picks.emplace_back(first, first + experts(layer));
+  }
+  return moe;
+}
+
+double Statistics::recent_imbalance(int moe_layer) const {
+  return relaxed(layers_[static_cast<size_t>(moe_layer)].recent_imbalance);
+}
+
+uint64_t Statistics::layer_picks(int moe_layer) const {
+  return relaxed(layers_[static_cast<size_t>(moe_layer)].picks);
+}
+
+uint64_t Statistics::layer_dropped(int moe_layer) const {
+  return relaxed(layers_[static_cast<size_t>(moe_layer)].dropped);
+}
+
+Statistics::Sums Statistics::sums() const {
+  Sums sums;
+  sums.steps = relaxed(steps_);
+  sums.prompt_tokens = relaxed(prompt_tokens_);
+  sums.output_tokens = relaxed(output_tokens_);
+  sums.preemptions = relaxed(preemptions_);
+  sums.step_s = relaxed(step_s_);
+  for (const auto& count : load_) sums.load.push_back(relaxed(count));
+  for (const Layer& layer : layers_) {
+    sums.imbalance.push_back(relaxed(layer.imbalance_sum));
+    sums.touched.push_back(relaxed(layer.touched_sum));
+    sums.num_steps.push_back(static_cast<double>(relaxed(layer.steps)));
+  }
+  return sums;
+}
+
+EngineStats Statistics::read() const {
+  const std::lock_guard lock(base_mutex_);
+  const Sums now = sums();
+  EngineStats stats;
+  stats.steps = now.steps - base_.steps;
+  stats.prompt_tokens = now.prompt_tokens - base_.prompt_tokens;
+  stats.output_tokens = now.output_tokens - base_.output_tokens;
+  stats.preemptions = now.preemptions - base_.preemptions;
+  stats.step_s = now.step_s - base_.step_s;
+  for (int layer = 0; layer < num_layers(); ++layer) {
+    const auto l = static_cast<size_t>(layer);
+    const double steps = std::max(now.num_steps[l] - base_.num_steps[l], 1.0);
+    stats.imbalance.push_back((now.imbalance[l] - base_.imbalance[l]) / steps);
+    stats.experts_touched.push_back((now.touched[l] - base_.touched[l]) / steps);
+    auto& load = stats.load.emplace_back();
+    for (int e = 0; e < experts(layer); ++e)
+      load.push_back(now.load[slot(layer, e)] - base_.load[slot(layer, e)]);
+  }
+  return stats;
+}
+
+void Statistics::reset() {
+  const std::lock_guard lock(base_mutex_);
+  base_ = sums();
+}
+
+}  // namespace switchyard::engine
