@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Source: the tensors of a checkpoint, found by name, read from memory maps. Opening reads headers alone: no page of
-// weights is touched.
+// Source: the tensors of a checkpoint, found by name, read from memory maps. Opening reads headers
+// alone: no page of weights is touched.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ class Source {
   /// Paths of the shards, in the order that TensorEntry::file counts.
   std::vector<std::string> files() const;
   const std::string& file_of(const TensorEntry& entry) const noexcept;
-  uint64_t total_bytes() const noexcept;  ///< of all tensors
+  uint64_t total_bytes() const noexcept;                          ///< of all tensors
   const std::string& format() const noexcept { return format_; }  ///< "safetensors"
 
   /// Bytes that keep their shard mapped for as long as they are held.
@@ -53,8 +53,8 @@ class Source {
   std::string format_;
 };
 
-/// A folder (model.safetensors.index.json, else model.safetensors, else the only *.safetensors) or one file.
-/// Errors: Code::bad_file with file, tensor, offset, found and expected.
+/// A folder (model.safetensors.index.json, else model.safetensors, else the only *.safetensors) or
+/// one file. Errors: Code::bad_file with file, tensor, offset, found and expected.
 Result<Source> open_checkpoint(const std::string& path);
 
 }  // namespace switchyard::checkpoint
