@@ -4,6 +4,7 @@
 
     python3.11 -m venv /tmp/oracle && /tmp/oracle/bin/pip install -r scripts/requirements-oracle.txt
     /tmp/oracle/bin/python scripts/make_golden.py families [NAME ...]
+    /tmp/oracle/bin/python scripts/make_golden.py tokenizers
 
 Tests read the committed files and never run this.
 """
@@ -24,10 +25,14 @@ def main() -> None:
     kinds = parser.add_subparsers(dest="kind", required=True)
     families = kinds.add_parser("families", help="tiny models of each family and their logits")
     families.add_argument("name", nargs="*", help="only these families")
+    kinds.add_parser("tokenizers", help="small tokenizers and the ids of a multilingual corpus")
     arguments = parser.parse_args()
     if arguments.kind == "families":
         from golden.families import write_families
         write_families(arguments.name)
+    elif arguments.kind == "tokenizers":
+        from golden.tokenizers_golden import write_tokenizers
+        write_tokenizers()
 
 
 if __name__ == "__main__":
