@@ -6,9 +6,12 @@ golden texts themselves and without any split, and the pair of bytes at each bou
 draw merges first: a boundary that is missed, or drawn where none belongs, shows as other ids.
 """
 
+import collections
 import dataclasses
+import io
 import json
 
+import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from golden.corpus import EDGES, TEXTS, TRAINING
@@ -173,7 +176,7 @@ def _spm(normalizer, pre_tokenizer, *, byte_fallback: bool, fuse_unk: bool, deco
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.BpeTrainer(vocab_size=vocab, show_progress=False, limit_alphabet=110,
-                                  special_tokens=special + (BYTES if byte_fallback else []))
+                                  initial_alphabet=_common_letters(110), special_tokens=special + (BYTES if byte_fallback else []))
     tokenizer.train_from_iterator(TRAINING, trainer)
     data = json.loads(tokenizer.to_str())
     merges = [tuple(pair) for pair in data["model"]["merges"]]
@@ -188,6 +191,12 @@ def _spm(normalizer, pre_tokenizer, *, byte_fallback: bool, fuse_unk: bool, deco
     made.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", made.token_to_id("<s>"))])
     return made
+
+
+def _common_letters(count: int) -> list:
+    """The most frequent characters; ties by code point, which the trainer would break at random."""
+    counts = collections.Counter("".join(TRAINING).replace(" ", "▁"))
+    return sorted(counts, key=lambda letter: (-counts[letter], letter))[:count]
 
 
 def _spm_legacy() -> Tokenizer:
@@ -210,24 +219,30 @@ def _spm_unknown(fuse_unk: bool) -> Tokenizer:
 
 
 def _unigram(byte_fallback: bool) -> Tokenizer:
-    tokenizer = Tokenizer(models.Unigram())
+    pieces = _unigram_pieces()
+    special = [piece for piece, _ in pieces[:3]]
+    if byte_fallback:
+        pieces = pieces[:200] + [(text, 0.0) for text in BYTES]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2, byte_fallback=byte_fallback))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.NFKC(), normalizers.Strip(left=False), normalizers.Replace(Regex(" {2,}"), " ")])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
-    special = ["<pad>", "</s>", "<unk>"]
-    trainer = trainers.UnigramTrainer(vocab_size=360, show_progress=False, unk_token="<unk>", special_tokens=special)
-    tokenizer.train_from_iterator(TRAINING, trainer)
-    if byte_fallback:
-        pieces = [tuple(piece) for piece in json.loads(tokenizer.to_str())["model"]["vocab"]]
-        pieces = pieces[:200] + [(text, 0.0) for text in BYTES]
-        tokenizer.model = models.Unigram(pieces, unk_id=2, byte_fallback=True)
-        tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="always")])
-    else:
-        tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    metaspace = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), metaspace]) if byte_fallback else metaspace
     tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in special])
     tokenizer.post_processor = processors.TemplateProcessing(
         single="$A </s>", pair="$A </s> $B:1 </s>:1", special_tokens=[("</s>", tokenizer.token_to_id("</s>"))])
     return tokenizer
+
+
+def _unigram_pieces() -> list:
+    """Pieces and scores; sentencepiece trains them, since the trainer of tokenizers gives others each time."""
+    out = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TRAINING), model_writer=out, model_type="unigram", vocab_size=360, pad_id=0,
+        eos_id=1, unk_id=2, bos_id=-1, num_threads=1, hard_vocab_limit=False, minloglevel=2)
+    model = sentencepiece.SentencePieceProcessor(model_proto=out.getvalue())
+    return [(model.id_to_piece(i), model.get_score(i)) for i in range(model.get_piece_size())]
 
 
 def _stages(*stages) -> Tokenizer:
