@@ -171,10 +171,14 @@ def _added_flags() -> Tokenizer:
 
 
 def _spm(normalizer, pre_tokenizer, *, byte_fallback: bool, fuse_unk: bool, decoder, vocab=560) -> Tokenizer:
-    """A SentencePiece BPE as the fast format spells it; words are split while training, not afterwards."""
+    """A SentencePiece BPE as the fast format spells it.
+
+    While training, words with the spaces before them are split, so that runs of spaces become tokens.
+    """
     special = ["<unk>", "<s>", "</s>"]
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("▁+[^▁]*|[^▁]+"), "isolated")
     trainer = trainers.BpeTrainer(vocab_size=vocab, show_progress=False, limit_alphabet=110,
                                   initial_alphabet=_common_letters(110), special_tokens=special + (BYTES if byte_fallback else []))
     tokenizer.train_from_iterator(TRAINING, trainer)
