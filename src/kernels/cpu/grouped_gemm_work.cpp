@@ -41,8 +41,10 @@ Work::Work(const GroupedGemm::Problem& problem, const int32_t* slot_offset, cons
     return a.rows != b.rows ? a.rows > b.rows : a.slot < b.slot;
   });
   inline_ = num_threads == 1 || total_ns < kInlineNs;
-  const double task_ns =
-      std::clamp(total_ns / (num_threads * kTasksEach), kShortestTaskNs, kLongestTaskNs);
+  // One thread has nobody to share with: the larger its tasks, the longer rows stay in its cache.
+  const double task_ns = num_threads == 1 ? kLongestTaskNs
+                                          : std::clamp(total_ns / (num_threads * kTasksEach),
+                                                       kShortestTaskNs, kLongestTaskNs);
   for (SlotWork& slot : slots_) {
     slot.first_task = num_tasks_;
     set_chunks(slot, task_ns, limits);
