@@ -26,7 +26,7 @@ class PagedCache {
   /// Errors: Code::out_of_memory naming the sum.
   static Result<PagedCache> create(const CacheSpec& spec);
 
-  void* k(int layer) const noexcept;  ///< [num_blocks, G, P, Z]
+  void* k(int layer) const noexcept;  ///< [num_blocks, G, Z, P]
   void* v(int layer) const noexcept;  ///< [num_blocks, G, P, Z]
   int64_t bytes() const noexcept { return storage_.size(); }
   const CacheSpec& spec() const noexcept { return spec_; }

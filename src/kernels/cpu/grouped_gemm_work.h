@@ -7,6 +7,7 @@
 // arithmetic. Tasks aim at a time that is long beside an atomic increment and short beside the
 // whole; a call that is too small to wake other threads stays on the calling one.
 #pragma once
+#include <algorithm>  // for the texts included in target regions
 #include <cstddef>
 #include <cstdint>
 #include <span>

@@ -2,6 +2,7 @@
 #include "kernels/cpu/table.h"
 
 #include "device/cpu_features.h"
+#include "kernels/cpu/attention_work.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/cpu/grouped_gemm_pack.h"
 #include "kernels/cpu/grouped_gemm_work.h"
@@ -82,8 +83,19 @@ struct Pair {
             {avx512_name, kNeedsAvx512, Role::candidate, accept_all<Op>, no_memory<Op>, avx512_run},
             {avx2_name, kNeedsAvx2, Role::candidate, accept_all<Op>, no_memory<Op>, avx2_run}} {}
 };
-constexpr Pair<Attention> kAttention("attention.cpu.avx512", avx512::attention,
-                                     "attention.cpu.avx2", avx2::attention);
+// Runs of keys are one register wide and must not cross a block.
+template <int kWidth>
+Verdict accept_attention(const Attention::Problem& problem) noexcept {
+  if (problem.block_tokens % kWidth == 0) return {};
+  return {kWidth == 16 ? "block_tokens is not a multiple of 16"
+                       : "block_tokens is not a multiple of 8"};
+}
+const Kernel<Attention> kAttention[] = {
+    {"attention.cpu.avx512", kNeedsAvx512, Role::candidate, accept_attention<16>, attention_memory,
+     avx512::attention},
+    {"attention.cpu.avx2", kNeedsAvx2, Role::candidate, accept_attention<8>, attention_memory,
+     avx2::attention},
+};
 constexpr Pair<RmsNorm> kRmsNorm("rms_norm.cpu.avx512", avx512::rms_norm, "rms_norm.cpu.avx2",
                                  avx2::rms_norm);
 constexpr Pair<PrepareQkv> kPrepareQkv("prepare_qkv.cpu.avx512", avx512::prepare_qkv,
@@ -101,7 +113,7 @@ std::span<const Kernel<GroupedGemm>> table() {
 }
 template <>
 std::span<const Kernel<Attention>> table() {
-  return kAttention.entries;
+  return kAttention;
 }
 template <>
 std::span<const Kernel<RmsNorm>> table() {

@@ -27,7 +27,9 @@ struct Attention {
   };
   struct Args {
     const float* q = nullptr;               ///< [T, H, Z] f32, roped
-    const void* k_cache = nullptr;          ///< [blocks, G, P, Z] in Problem::cache
+    /// [blocks, G, Z, P] in Problem::cache: transposed, so that a vector holds one value of many keys and scores
+    /// need no sums across lanes.
+    const void* k_cache = nullptr;
     const void* v_cache = nullptr;          ///< [blocks, G, P, Z]
     const int32_t* seq_offset = nullptr;    ///< [B + 1] i32: sequence b owns tokens [seq_offset[b], seq_offset[b + 1])
     const int32_t* context_len = nullptr;   ///< [B] i32: positions cached before this step

@@ -53,8 +53,8 @@ struct PrepareQkv {
     const float* sin = nullptr;       ///< [T, r/2] f32
     const int32_t* slot = nullptr;    ///< [T] i32: block * P + offset in the cache for each token
     float* q = nullptr;               ///< [T, H, Z] f32
-    void* k_cache = nullptr;          ///< [blocks, G, P, Z] in Problem::cache
-    void* v_cache = nullptr;          ///< [blocks, G, P, Z]
+    void* k_cache = nullptr;          ///< [blocks, G, Z, P] in Problem::cache, transposed as attention reads it
+    void* v_cache = nullptr;          ///< [blocks, G, P, Z] in Problem::cache
     int64_t tokens = 0;               ///< T
   };
   using Packing = NoPacking;

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What gather and combine mean: plain loops, sums in f64.
+#include "kernels/ops/permute.h"
+
+#include <cstring>
+
+#include "kernels/ref/entries.h"
+#include "tensor/float_types.h"
+
+namespace switchyard::ref {
+namespace {
+
+// Row `row` of block `block` in tiles_bf16 (see RowLayout), padded with zeros to 32 columns.
+void store_tile_row(const float* from, int64_t width, int64_t block, int64_t row, std::byte* to) {
+  const int64_t padded = (width + 31) / 32 * 32;
+  std::byte* base = to + block * padded * 64 + row / 16 * 1024 + row % 16 * 64;
+  for (int64_t c = 0; c < padded; ++c) {
+    const Bf16 value = to_bf16(c < width ? from[c] : 0.0f);
+    std::memcpy(base + c / 32 * 2048 + c % 32 * 2, &value, sizeof(value));
+  }
+}
+
+}  // namespace
+
+void gather(const Gather::Problem& problem, const Gather::Args& args, std::span<std::byte>,
+            const Stream&) noexcept {
+  const int64_t width = problem.width;
+  int64_t block = 0;
+  for (int s = 0; s < problem.groups; ++s) {
+    const int64_t begin = args.slot_offset[s], end = args.slot_offset[s + 1];
+    for (int64_t r = begin; r < end; ++r) {
+      const float* from = args.x + (args.row_token != nullptr ? args.row_token[r] : r) * width;
+      if (problem.out == RowLayout::rows_f32) {
+        std::memcpy(static_cast<float*>(args.y) + r * width, from,
+                    static_cast<size_t>(width) * sizeof(float));
+      } else {
+        const int64_t i = r - begin;
+        store_tile_row(from, width, block + i / kTileRows, i % kTileRows,
+                       static_cast<std::byte*>(args.y));
+      }
+    }
+    block += tile_blocks(end - begin);
+  }
+}
+
+void combine(const Combine::Problem& problem, const Combine::Args& args, std::span<std::byte>,
+             const Stream&) noexcept {
+  const int64_t width = problem.width;
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t d = 0; d < width; ++d) {
+      double sum = 0;
+      for (int k = 0; k < problem.top_k; ++k) {
+        const int64_t row = args.pick_row[t * problem.top_k + k];
+        if (row < 0) continue;
+        sum += double{args.weight[t * problem.top_k + k]} * double{args.rows[row * width + d]};
+      }
+      if (args.shared != nullptr) {
+        const double weight = args.shared_weight != nullptr ? double{args.shared_weight[t]} : 1.0;
+        sum += weight * double{args.shared[t * width + d]};
+      }
+      args.y[t * width + d] =
+          static_cast<float>(double{args.y[t * width + d]} + double{args.scale} * sum);
+    }
+  }
+}
+
+}  // namespace switchyard::ref
