@@ -144,7 +144,9 @@ TEST(GroupedGemm, TellsTheShareOfTheEpilogueWhenAsked) {
     const auto timed = run_grouped_gemm(kernel, problem, inputs, test_pool(2), &split).y;
     EXPECT_GT(split.busy_ns.load(), 0);
     EXPECT_LE(split.epilogue_ns.load(), split.busy_ns.load());
-    if (kernel.role == Role::candidate) EXPECT_GT(split.epilogue_ns.load(), 0);
+    if (kernel.role == Role::candidate) {
+      EXPECT_GT(split.epilogue_ns.load(), 0);
+    }
     EXPECT_TRUE(same_bits(timed, run_grouped_gemm(kernel, problem, inputs, test_pool(2)).y));
   });
 }
