@@ -5,6 +5,7 @@
     python3.11 -m venv /tmp/oracle && /tmp/oracle/bin/pip install -r scripts/requirements-oracle.txt
     /tmp/oracle/bin/python scripts/make_golden.py families [NAME ...]
     /tmp/oracle/bin/python scripts/make_golden.py tokenizers
+    /tmp/oracle/bin/python scripts/make_golden.py templates
 
 Tests read the committed files and never run this.
 """
@@ -26,6 +27,7 @@ def main() -> None:
     families = kinds.add_parser("families", help="tiny models of each family and their logits")
     families.add_argument("name", nargs="*", help="only these families")
     kinds.add_parser("tokenizers", help="small tokenizers and the ids of a multilingual corpus")
+    kinds.add_parser("templates", help="chat templates and their texts")
     arguments = parser.parse_args()
     if arguments.kind == "families":
         from golden.families import write_families
@@ -33,6 +35,9 @@ def main() -> None:
     elif arguments.kind == "tokenizers":
         from golden.tokenizers_golden import write_tokenizers
         write_tokenizers()
+    else:
+        from golden.templates import write_templates
+        write_templates()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small templates for tests, filters, methods, JSON, dates and errors: (name, template, variables)."""
+
+from golden.template_features import NESTED, PEOPLE
+
+VALUES = [1, 1.5, True, None, "s", "", [1], {"a": 1}]
+
+TESTS = [
+    (f"test_{test}", "{% for v in values %}{{ v is " + test + " }} {% endfor %}{{ nothing is " + test + " }}", {"values": VALUES})
+    for test in ("defined", "undefined", "none", "string", "mapping", "iterable", "sequence", "number", "boolean",
+                 "true", "false", "integer", "float", "callable")
+] + [
+    ("test_equalto", "{{ 1 is equalto 1 }}{{ 1 is eq(2) }}{{ 1 is ne 2 }}{{ 'a' is sameas 'a' }}{{ [1] is equalto [1] }}", {}),
+    ("test_in", "{{ 1 is in [1, 2] }}{{ 'x' is in 'abc' }}{{ 'a' is not in ['a'] }}", {}),
+    ("test_compare", "{{ 2 is gt 1 }}{{ 2 is ge 2 }}{{ 2 is lt 1 }}{{ 2 is le 1 }}{{ 3 is greaterthan 2 }}{{ 3 is lessthan 2 }}", {}),
+    ("test_numbers", "{{ 4 is divisibleby 2 }}{{ 3 is odd }}{{ 3 is even }}", {}),
+    ("test_case", "{{ 'abc' is lower }}{{ 'ABC' is upper }}{{ 'aBC' is lower }}", {}),
+    ("test_range_and_tuple", "{{ range(2) is iterable }}{{ range(2) is sequence }}{{ (1, 2) is sequence }}{{ (1, 2) is iterable }}{{ (1, 2) is mapping }}", {}),
+    ("test_filter_exists", "{{ 'upper' is filter }}{{ 'nope' is filter }}{{ 'defined' is test }}", {}),
+    ("test_member_defined", "{{ m.content is defined and m.content is string }}{{ m.tool_calls is defined }}{{ m['x'] is undefined }}{{ m.c is none }}", {"m": {"content": "", "c": None}}),
+    ("test_method_defined", "{{ 'a'.strip is defined }}{{ d.items is defined }}{{ d.foo is defined }}{{ [].append is defined }}", {"d": {}}),
+    ("test_unknown_is_error", "{{ 1 is wonderful }}", {}),
+]
+
+FILTERS = [
+    ("trim", "[{{ '  a b \\n\\t'|trim }}][{{ 'xxaxx'|trim('x') }}][{{ '\\u00a0a\\u2003'|trim }}]", {}),
+    ("length", "{{ [1, 2]|length }}{{ 'abc'|count }}{{ {'a': 1}|length }}{{ ''|length }}", {}),
+    ("length_of_none_is_error", "{{ none|length }}", {}),
+    ("join", "{{ [1, 'a', none, 2.5, true]|join }}|{{ ['a', 'b']|join(', ') }}|{{ []|join('x') }}|{{ 'abc'|join('-') }}|{{ {'p': 1, 'q': 2}|join(',') }}", {}),
+    ("join_attribute", "{{ people|join(', ', attribute='name') }}", {"people": PEOPLE}),
+    ("first_last", "{{ [1, 2, 3]|first }}{{ [1, 2, 3]|last }}{{ 'abc'|first }}{{ 'abc'|last }}[{{ []|first }}]{{ [] | last is defined }}", {}),
+    ("items", "{% for k, v in d|items %}{{ k }}{{ v }}{% endfor %}{{ d|items|list }}[{{ nothing|items|list }}]", {"d": {"b": 1, "a": [2]}}),
+    ("items_of_list_is_error", "{{ [1]|items|list }}", {}),
+    ("string", "{{ 5|string + '!' }}{{ none|string }}{{ [1, 'a']|string|length }}{{ true|string|lower }}{{ 1.0|string }}", {}),
+    ("default", "{{ nothing|default('d') }}{{ nothing|d(1) }}[{{ nothing|default }}]{{ ''|default('e') }}{{ ''|default('e', true) }}{{ none|default('n') }}{{ none|default('n', boolean=true) }}{{ m.x|default('k') }}", {"m": {}}),
+    ("default_of_missing_attribute_chain", "{{ m.x.y|default('k') }}", {"m": {}}),
+    ("list", "{{ 'abc'|list }}{{ (1, 2)|list }}{{ {'a': 1}|list }}{{ range(2)|list }}{{ nothing|list }}", {}),
+    ("map_attribute", "{{ people|map(attribute='name')|list }}{{ people|map(attribute='admin', default=false)|list }}{{ people|map(attribute='tags.0', default='-')|list }}", {"people": PEOPLE}),
+    ("map_filter", "{{ ['a', 'b']|map('upper')|list }}{{ ['1', '2']|map('int')|list }}{{ [[1, 2], [3]]|map('join', '+')|list }}", {}),
+    ("map_missing_attribute", "{{ people|map(attribute='admin')|list }}", {"people": PEOPLE}),
+    ("select", "{{ [1, 2, 3, 4]|select('odd')|list }}{{ [0, 1, '', 'a', none]|select|list }}{{ [1, 5]|select('gt', 2)|list }}{{ [1, 'a']|select('string')|list }}", {}),
+    ("reject", "{{ [1, 2, 3]|reject('odd')|list }}{{ [0, 1, '']|reject|list }}{{ ['a', 'b']|reject('equalto', 'a')|list }}{{ [1, 2]|reject('in', [2])|list }}", {}),
+    ("selectattr", "{{ people|selectattr('admin')|map(attribute='name')|list }}{{ people|selectattr('age', 'gt', 20)|map(attribute='name')|list }}{{ people|selectattr('name', 'equalto', 'Bob')|list|length }}{{ people|selectattr('admin', 'defined')|list|length }}", {"people": PEOPLE}),
+    ("rejectattr", "{{ people|rejectattr('admin')|map(attribute='name')|list }}{{ people|rejectattr('tags', 'equalto', [])|map(attribute='name')|join }}", {"people": PEOPLE}),
+    ("selectattr_first", "{{ (ms|selectattr('role', 'eq', 'system')|first).content }}[{{ (ms|selectattr('role', 'eq', 'tool')|list|first) is defined }}]", {"ms": [{"role": "system", "content": "S"}, {"role": "user", "content": "U"}]}),
+    ("replace", "{{ 'aXbXc'|replace('X', '-') }}{{ 'aaa'|replace('a', 'b', 2) }}{{ 'abc'|replace('', '.') }}{{ 'x'|replace('y', 'z') }}", {}),
+    ("case", "{{ 'abC é ß'|upper }}{{ 'ABc É'|lower }}{{ 'hELLO wORLD'|capitalize }}{{ 'hello wORLD it\\'s a-b_c 1st'|title }}{{ ''|capitalize }}", {}),
+    ("indent", "{{ 'a\\nb\\n\\nc'|indent }}|{{ 'a\\nb'|indent(2) }}|{{ 'a\\nb'|indent(2, true) }}|{{ 'a\\n\\nb'|indent(width=1, blank=true) }}|{{ 'a\\nb'|indent('> ', first=true) }}", {}),
+    ("int", "{{ '42'|int }}{{ 3.9|int }}{{ -3.9|int }} {{ 'x'|int }} {{ 'x'|int(7) }} {{ '1F'|int(base=16) }} {{ ' 5 '|int }} {{ '3.7'|int }} {{ none|int(1) }} {{ true|int }}", {}),
+    ("float", "{{ '1.5'|float }} {{ 'x'|float }} {{ 2|float }} {{ 'x'|float(9.5) }}", {}),
+    ("safe", "{{ '<b>&\"'|safe }}{{ '<b>' }}{{ '<a>'|safe ~ '<b>' }}", {}),
+    ("escape", "{{ '<b>&\"\\''|e }}{{ '<b>'|escape }}{{ '<b>'|e|e }}{{ '<b>'|safe|e }}", {}),
+    ("unique", "{{ [1, 2, 1, 3, 2]|unique|list }}{{ ['b', 'A', 'a', 'B']|unique|list }}{{ ['b', 'A', 'a']|unique(true)|list }}", {}),
+    ("sort", "{{ [3, 1, 2]|sort }}{{ ['b', 'A', 'c', 'B']|sort }}{{ ['b', 'A', 'c']|sort(case_sensitive=true) }}{{ [1, 3, 2]|sort(reverse=true) }}{{ [1, 3, 2]|sort(true) }}", {}),
+    ("sort_attribute", "{{ people|sort(attribute='age')|map(attribute='name')|list }}{{ people|sort(attribute='age', reverse=true)|map(attribute='name')|join }}", {"people": PEOPLE}),
+    ("sort_mixed_is_error", "{{ [1, 'a']|sort }}", {}),
+    ("dictsort", "{% for k, v in d|dictsort %}{{ k }}{{ v }} {% endfor %}{{ d|dictsort(by='value') }}{{ d|dictsort(reverse=true) }}{{ d|dictsort(case_sensitive=true) }}", {"d": {"b": 1, "C": 3, "a": 2}}),
+    ("reverse", "{{ [1, 2]|reverse|list }}{{ 'abc'|reverse }}", {}),
+    ("numbers", "{{ -5|abs }}{{ 2.567|round(2) }} {{ 2.5|round }} {{ 3.5|round }} {{ 2.1|round(0, 'ceil') }} {{ 2.9|round(method='floor') }} {{ [1, 2, 3]|sum }} {{ [3, 1]|min }} {{ [3, 1]|max }}", {}),
+    ("sum_attribute", "{{ people|sum(attribute='age') }}{{ [1, 2]|sum(start=10) }}", {"people": PEOPLE}),
+    ("batch_and_slice", "{{ [1, 2, 3, 4, 5]|batch(2)|list }}{{ [1, 2, 3]|batch(2, 'x')|list }}{{ [1, 2, 3, 4, 5]|slice(2)|list }}", {}),
+    ("groupby", "{% for role, ms in msgs|groupby('role') %}{{ role }}:{{ ms|map(attribute='n')|join(',') }} {% endfor %}", {"msgs": [{"role": "u", "n": 1}, {"role": "a", "n": 2}, {"role": "u", "n": 3}]}),
+    ("attr", "[{{ d|attr('x') }}]{{ 'a'|attr('upper') is defined }}", {"d": {"x": 1}}),
+    ("format_filter", "{{ '%s-%03d'|format('a', 7) }}{{ '%(x)s'|format(x=1) }}", {}),
+    ("truncate", "{{ 'hello wide world'|truncate(9) }}|{{ 'hello wide world'|truncate(9, true) }}|{{ 'hello wide world'|truncate(12, true, '') }}", {}),
+    ("wordcount", "{{ 'hello wide  world'|wordcount }}", {}),
+    ("center", "[{{ 'ab'|center(6) }}]", {}),
+    ("urlencode", "{{ 'a b&c/é'|urlencode }}", {}),
+    ("striptags", "{{ '<p>a <b>b</b></p>'|striptags }}", {}),
+    ("filter_unknown_is_error", "{{ 1|wonderful }}", {}),
+    ("filter_unknown_untaken", "{% if false %}{{ 1|wonderful }}{% endif %}ok", {}),
+    ("filter_chain", "{{ ' A,b ,C '|trim|lower|replace(' ', '')|upper|length }}", {}),
+]
+
+METHODS = [
+    ("split", "{{ 'a,b,,c'.split(',') }}{{ 'a,b,c'.split(',', 1) }}{{ ' a  b\\tc\\n'.split() }}{{ ''.split() }}{{ ''.split(',') }}{{ 'a--b'.split('--') }}{{ 'a b c'.split(none, 1) }}", {}),
+    ("split_last", "{{ s.split('</think>')[-1] }}|{{ s.split('</think>')[0].split('<think>')[-1] }}|{{ s.rsplit('t', 1) }}", {"s": "<think>why</think>answer"}),
+    ("split_empty_is_error", "{{ 'abc'.split('') }}", {}),
+    ("splitlines", "{{ 'a\\nb\\r\\nc\\n'.splitlines() }}{{ 'a\\nb'.splitlines(true) }}", {}),
+    ("strip", "[{{ '  a '.strip() }}][{{ '  a '.lstrip() }}][{{ '  a '.rstrip() }}][{{ '\\n\\na\\n'.strip('\\n') }}][{{ 'xyaxy'.strip('yx') }}][{{ 'aab'.lstrip('a') }}][{{ 'baa'.rstrip('a') }}]", {}),
+    ("startswith", "{{ 'abc'.startswith('ab') }}{{ 'abc'.startswith('b') }}{{ 'abc'.endswith('bc') }}{{ 'abc'.startswith(('x', 'a')) }}{{ 'abc'.startswith('b', 1) }}{{ ''.startswith('') }}", {}),
+    ("method_case", "{{ 'aB'.upper() }}{{ 'aB'.lower() }}{{ 'hello world'.title() }}{{ 'hELLO'.capitalize() }}{{ 'aB'.swapcase() }}", {}),
+    ("method_replace", "{{ 'aXbX'.replace('X', '-') }}{{ 'aXbX'.replace('X', '-', 1) }}", {}),
+    ("find", "{{ 'hello'.find('l') }}{{ 'hello'.find('z') }}{{ 'hello'.rfind('l') }}{{ 'hello'.index('e') }}{{ 'hello'.count('l') }}", {}),
+    ("index_is_error", "{{ 'hello'.index('z') }}", {}),
+    ("method_join", "{{ ', '.join(['a', 'b']) }}{{ ''.join([]) }}", {}),
+    ("method_join_numbers_is_error", "{{ ','.join([1, 2]) }}", {}),
+    ("method_format", "{{ '{} and {}'.format('a', 1) }}{{ '{1}{0}'.format('a', 'b') }}{{ '{x}'.format(x=2) }}{{ '{:>5}|{:.2f}'.format('r', 1.234) }}", {}),
+    ("is_methods", "{{ 'abc'.isalpha() }}{{ '12'.isdigit() }}{{ 'a1'.isalnum() }}{{ ' '.isspace() }}{{ 'ab'.islower() }}{{ 'AB'.isupper() }}{{ '1.5'.isdigit() }}", {}),
+    ("prefix_methods", "{{ 'abc'.removeprefix('a') }}{{ 'abc'.removesuffix('c') }}{{ 'a=b=c'.partition('=') }}{{ 'a=b=c'.rpartition('=') }}{{ '7'.zfill(3) }}{{ 'a'.ljust(3) }}|{{ 'a'.rjust(3) }}", {}),
+    ("dict_methods", "{{ d.get('a') }}{{ d.get('z') }}{{ d.get('z', 'def') }}{{ d.keys()|list }}{{ d.values()|list }}{{ d.items()|list }}", {"d": {"a": 1, "b": "x"}}),
+    ("dict_views", "{{ d.keys() }}{{ d.values() }}{{ d.items() }}", {"d": {"a": 1}}),
+    ("dict_copy", "{{ d.copy() }}{{ dict(d, c=3) }}", {"d": {"a": 1}}),
+    ("dict_update_is_refused", "{{ d.update({'a': 2}) }}", {"d": {"a": 1}}),
+    ("dict_pop_is_refused", "{{ d.pop('a') }}", {"d": {"a": 1}}),
+    ("dict_setdefault_is_refused", "{{ d.setdefault('b', 2) }}", {"d": {"a": 1}}),
+    ("list_append_is_refused", "{{ x.append(1) }}", {"x": []}),
+    ("list_append_of_local_is_refused", "{% set x = [] %}{% set _ = x.append(1) %}{{ x }}", {}),
+    ("list_other_mutation_is_refused", "{{ x.insert(0, 1) }}", {"x": []}),
+    ("list_methods", "{{ [1, 2, 1].count(1) }}{{ [1, 2].index(2) }}{{ [1].copy() }}", {}),
+    ("list_index_is_error", "{{ [1].index(2) }}", {}),
+    ("private_attribute_is_refused", "{{ ''.__class__ }}", {}),
+    ("private_attribute_chain_is_refused", "{{ ''.__class__.__mro__ }}", {}),
+    ("method_of_number", "{{ (5).bit_length() }}{{ 2.0.is_integer() }}", {}),
+    ("method_missing_is_error", "{{ 'a'.nope() }}", {}),
+    ("method_of_none_is_error", "{{ x.strip() }}", {"x": None}),
+    ("method_of_undefined_is_error", "{{ nothing.strip() }}", {}),
+    ("unicode_methods", "{{ 'ÀÉ'.lower() }}{{ 'straße'.upper() }}{{ 'İ'.lower()|length }}{{ '\\u3000x\\u00a0'.strip() }}{{ 'ǆ'.title() }}", {}),
+]
+
+JSON = [
+    ("tojson", "{{ x|tojson }}", {"x": {"a": 1, "b": [1.0, None, True, "s"], "c": {}, "d": []}}),
+    ("tojson_no_html_escape", "{{ '<a href=\"x\">&\\'</a>'|tojson }}", {}),
+    ("tojson_unicode", "{{ 'é你😀\\u2028\\u007f'|tojson }}", {}),
+    ("tojson_ascii", "{{ 'é你😀'|tojson(ensure_ascii=true) }}", {}),
+    ("tojson_control", "{{ s|tojson }}", {"s": "\x00\x01\b\t\n\x0b\f\r\x1f\"\\/"}),
+    ("tojson_indent", "{{ x|tojson(indent=4) }}", {"x": {"a": [1, {"b": []}], "c": {}, "d": "e"}}),
+    ("tojson_indent_two", "{{ x|tojson(indent=2) }}", {"x": [[1], [], [[]]]}),
+    ("tojson_indent_zero", "{{ x|tojson(indent=0) }}", {"x": {"a": [1, 2]}}),
+    ("tojson_separators", "{{ x|tojson(separators=(',', ':')) }}", {"x": {"a": [1, 2], "b": {"c": None}}}),
+    ("tojson_indent_separators", "{{ x|tojson(indent=1, separators=(',', ' = ')) }}", {"x": {"a": [1, 2]}}),
+    ("tojson_sort_keys", "{{ x|tojson(sort_keys=true) }}{{ x|tojson }}", {"x": {"b": 1, "a": {"d": 2, "c": 3}}}),
+    ("tojson_positional", "{{ 'é'|tojson(true) }}{{ [1]|tojson(false, 2) }}", {}),
+    ("tojson_numbers", "{{ [1, -0.0, 1.5, 1e100, 1e-7, 100000000000000000000.0, 12345678901234567]|tojson }}", {}),
+    ("tojson_scalars", "{{ none|tojson }}{{ true|tojson }}{{ 'a'|tojson }}{{ 1|tojson }}{{ 2.0|tojson }}", {}),
+    ("tojson_keys", "{{ {1: 'a', none: 'c', 2.5: 'd', false: 'e'}|tojson }}", {}),
+    ("tojson_tuple", "{{ (1, 'a')|tojson }}", {}),
+    ("tojson_undefined_is_error", "{{ nothing|tojson }}", {}),
+    ("tojson_macro_is_string", "{% macro f() %}a\"b{% endmacro %}{{ f()|tojson }}", {}),
+    ("tojson_concatenated", "{{ '<' + x|tojson + '>' }}{{ 'a' ~ x|tojson|length }}", {"x": {"k": "v"}}),
+    ("tojson_string_filter", "{{ x|tojson|string|upper }}", {"x": ["a"]}),
+    ("tojson_nested_quotes", "{{ {'q': '\"', 's': '\\'', 'n': 'a\\nb'}|tojson }}", {}),
+]
+
+CLOCK = [
+    ("strftime", "{{ strftime_now('%Y-%m-%d') }}", {}),
+    ("strftime_words", "{{ strftime_now('%d %b %Y %B %A %a %H:%M:%S %I %p %j %y %%') }}", {}),
+    ("strftime_set", "{% if date_string is not defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}Today: {{ date_string }}", {}),
+    ("strftime_given", "{% if date_string is not defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}Today: {{ date_string }}", {"date_string": "never"}),
+    ("strftime_in_macro", "{% macro day() %}{{ strftime_now('%B %d, %Y') }}{% endmacro %}{{ day() }}", {}),
+    ("strftime_defined", "{{ strftime_now is defined }}{{ raise_exception is defined }}", {}),
+]
+
+ERRORS = [
+    ("raise", "a{{ raise_exception('Roles must alternate') }}b", {}),
+    ("raise_built_message", "{{ raise_exception('bad role: ' ~ m.role + '!') }}", {"m": {"role": "x"}}),
+    ("raise_untaken", "{% if false %}{{ raise_exception('no') }}{% endif %}ok", {}),
+    ("raise_in_macro", "{% macro f() %}{{ raise_exception('deep') }}{% endmacro %}x{{ f() }}", {}),
+    ("raise_non_string", "{{ raise_exception(5) }}", {}),
+    ("syntax_unclosed_block", "{% if x %}", {}),
+    ("syntax_unclosed_expression", "{{ x ", {}),
+    ("syntax_unknown_statement", "{% frob x %}", {}),
+    ("syntax_wrong_end", "{% if x %}{% endfor %}", {}),
+    ("syntax_stray_end", "x{% endif %}", {}),
+    ("syntax_bad_expression", "{{ 1 + }}", {}),
+    ("syntax_unclosed_string", "{{ 'abc }}", {}),
+    ("syntax_unclosed_comment", "a {# b", {}),
+    ("syntax_unclosed_list", "{{ [1, 2 }}", {}),
+    ("syntax_empty_expression", "{{ }}", {}),
+    ("syntax_assign_expression", "{% set 1 = 2 %}", {}),
+    ("syntax_break_outside", "{% break %}", {}),
+    ("syntax_default_before_plain", "{% macro f(a=1, b) %}{% endmacro %}", {}),
+    ("import_is_error", "{% import 'x' as y %}", {}),
+    ("include_is_error", "{% include 'x' %}", {}),
+    ("range_too_long", "{{ range(1000000)|length }}", {}),
+    ("recursion_limit", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", {}),
+]
+
+EVERY = [*TESTS, *FILTERS, *METHODS, *JSON, *CLOCK, *ERRORS]
+
+# Correct Jinja that no known chat template needs: a renderer may refuse these, but must not render otherwise.
+EXTRA = {
+    *(f"statement/{name}" for name in (
+        "loop_cycle", "loop_depth", "loop_changed", "macro_varargs", "call_block", "call_block_arguments",
+        "filter_block", "with", "set_block_filter")),
+    *(f"expression/{name}" for name in (
+        "integer_forms", "string_percent", "joiner", "cycler", "bool_arithmetic", "dict_literal_keys",
+        "attribute_by_number", "dict_function", "index_by_float")),
+    *(f"library/{name}" for name in (
+        "test_integer", "test_float", "test_callable", "test_numbers", "test_case", "test_compare",
+        "test_filter_exists", "map_missing_attribute", "escape", "float", "numbers", "sum_attribute",
+        "batch_and_slice", "groupby", "attr", "format_filter", "truncate", "wordcount", "center", "urlencode",
+        "striptags", "reverse", "splitlines", "method_format", "is_methods", "prefix_methods", "dict_views",
+        "dict_copy", "list_methods", "method_of_number", "unicode_methods", "tojson_keys", "method_case",
+        "range_too_long")),
+}
