@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the goldens under tests/golden/ from the reference implementations.
 
-    python3.11 -m venv /tmp/oracle && /tmp/oracle/bin/pip install -r scripts/requirements-oracle.txt
-    /tmp/oracle/bin/python scripts/make_golden.py families [NAME ...]
-    /tmp/oracle/bin/python scripts/make_golden.py tokenizers
-    /tmp/oracle/bin/python scripts/make_golden.py templates
+    python3.11 -m venv VENV && VENV/bin/pip install -r scripts/requirements-oracle.txt
+    VENV/bin/python scripts/make_golden.py families [NAME ...]
+    VENV/bin/python scripts/make_golden.py tokenizers
+    VENV/bin/python scripts/make_golden.py templates
 
 Tests read the committed files and never run this.
 """
