@@ -64,6 +64,16 @@ Result<int> ConfigReader::size(std::string_view key, std::optional<int> fallback
   return static_cast<int>(value);
 }
 
+Result<int> ConfigReader::size_of_either(std::string_view key, std::string_view newer,
+                                         std::optional<int> fallback) {
+  if (!has(newer)) return size(key, fallback);
+  SWITCHYARD_ASSIGN(const int value, size(newer));
+  SWITCHYARD_ASSIGN(const int other, size(key, value));
+  if (other == value) return value;
+  return fail(Code::bad_file, "{}: keys '{}' ({}) and '{}' ({}) disagree", where_, key, other,
+              newer, value);
+}
+
 Result<int> ConfigReader::count(std::string_view key, std::optional<int> fallback) {
   SWITCHYARD_ASSIGN(const int64_t value, integer(key, 0, kMaxSize, fallback));
   return static_cast<int>(value);

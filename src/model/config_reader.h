@@ -28,6 +28,9 @@ class ConfigReader {
                           std::optional<int64_t> fallback = std::nullopt);
   /// A size that is used as an int: [1, 2^30].
   Result<int> size(std::string_view key, std::optional<int> fallback = std::nullopt);
+  /// A size whose key has a newer spelling; both may be present when they agree.
+  Result<int> size_of_either(std::string_view key, std::string_view newer,
+                             std::optional<int> fallback = std::nullopt);
   /// A count that may be zero: [0, 2^30].
   Result<int> count(std::string_view key, std::optional<int> fallback = std::nullopt);
   /// A finite number.

@@ -67,5 +67,7 @@ struct Family {
 std::span<const Family* const> families();
 /// By model_type. Errors: Code::unsupported with the list of what is known.
 Result<const Family*> find_family(const Json& config);
+/// By Family::name; null when there is none.
+const Family* find_family_named(std::string_view name) noexcept;
 
 }  // namespace switchyard::model

@@ -253,13 +253,13 @@ int64_t Model::kv_block_bytes(const ModelConfig& config, int block_tokens, DType
   return cache_spec(config, block_tokens, dtype, 1).block_bytes();
 }
 
-Result<std::unique_ptr<Model>> Model::load(const std::string& folder, const LoadOptions& options,
-                                           Stream stream) {
+Result<std::unique_ptr<Model>> Model::load(const std::string& folder, const ModelConfig& config,
+                                           const LoadOptions& options, Stream stream) {
   auto impl = std::make_unique<Impl>(stream);
   impl->options = options;
-  SWITCHYARD_ASSIGN(const Json json, read_json_file(folder + "/config.json"));
-  SWITCHYARD_ASSIGN(impl->config, read_config(folder));
-  SWITCHYARD_ASSIGN(const Family* family, find_family(json));
+  impl->config = config;
+  const Family* family = find_family_named(config.family);
+  SWITCHYARD_CHECK(family != nullptr, "no family is called '{}'", config.family);
   SWITCHYARD_ASSIGN(impl->source, checkpoint::open_checkpoint(folder));
   std::vector<Fault> faults;
   const TensorMap map = TensorMap::build(*family, impl->config, impl->source, faults);

@@ -36,8 +36,9 @@ class Model {
   /// Bytes that one KV block takes over all layers.
   static int64_t kv_block_bytes(const ModelConfig& config, int block_tokens, DType dtype);
 
-  static Result<std::unique_ptr<Model>> load(const std::string& folder, const LoadOptions& options,
-                                             Stream stream);
+  /// `config` is what read_config gave for the folder; weights that do not fit it are refused.
+  static Result<std::unique_ptr<Model>> load(const std::string& folder, const ModelConfig& config,
+                                             const LoadOptions& options, Stream stream);
   ~Model();
 
   const ModelConfig& config() const noexcept;

@@ -110,7 +110,7 @@ TEST_P(Refusals, NamesTheKey) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Config, Refusals, testing::ValuesIn(kRefusals),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& c) { return std::string(c.param.name); });
 
 TEST(Config, UnknownKeysThatAreOffPass) {
   Members members = mixtral();

@@ -15,15 +15,17 @@ Result<GoldenCase> GoldenCase::open(const std::string& folder) {
   SWITCHYARD_ASSIGN(const Json json, read_json_file(folder + "/golden.json"));
   SWITCHYARD_ASSIGN(golden.tensors_, checkpoint::open_checkpoint(folder + "/golden.safetensors"));
   golden.num_sequences_ = static_cast<int>(json.find("sequences")->as_array().size());
+  if (const Json* agree = json.find("modes_agree")) golden.modes_agree_ = agree->as_bool();
   if (const Json* bf16 = json.find("bf16"); bf16 != nullptr && bf16->is_object()) {
     golden.bf16_rms_error_ = bf16->find("rms_error")->as_double();
   }
   for (const Json& layer : json.find("sparse_layers")->as_array()) {
     golden.sparse_layers_.push_back(static_cast<int>(layer.as_int()));
   }
-  for (const Json& layout : json.find("layouts")->as_array()) {
-    const std::string& name = layout.find("folder")->as_string();
-    golden.layouts_.push_back(name == "." ? folder : folder + "/" + name);
+  golden.layouts_.push_back(folder);
+  const Json* layouts = json.find("layouts");  // variants have none
+  for (size_t i = 1; layouts != nullptr && i < layouts->as_array().size(); ++i) {
+    golden.layouts_.push_back(folder + "/" + layouts->as_array()[i].find("folder")->as_string());
   }
   return golden;
 }

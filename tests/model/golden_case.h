@@ -16,6 +16,8 @@ class GoldenCase {
   /// The folder that holds golden.json and golden.safetensors.
   static Result<GoldenCase> open(const std::string& folder);
 
+  /// Whether prefill, single tokens and chunks give the same logits (not with dynamic rope).
+  bool modes_agree() const { return modes_agree_; }
   int num_sequences() const { return num_sequences_; }
   double bf16_rms_error() const { return bf16_rms_error_; }  ///< of the reference itself
   std::vector<std::string> layouts() const {
@@ -28,6 +30,7 @@ class GoldenCase {
 
  private:
   checkpoint::Source tensors_;
+  bool modes_agree_ = true;
   int num_sequences_ = 0;
   double bf16_rms_error_ = 0;
   std::vector<std::string> layouts_;

@@ -52,13 +52,34 @@ TEST_P(Golden, F32MatchesInEveryLayoutAndMode) {
     ASSERT_TRUE(runner.ok()) << layout << ": " << runner.error().message;
     for (int s = 0; s < golden->num_sequences(); ++s) {
       const auto ids = golden->integers("ids_" + std::to_string(s));
-      for (const int step : {0, 1, 5}) {
+      const std::vector<int> steps =
+          golden->modes_agree() ? std::vector<int>{0, 1, 5} : std::vector<int>{0};
+      for (const int step : steps) {
         SCOPED_TRACE(fmt::format("{}: sequence {}, {} tokens a step", layout, s, step));
         const Result<RunOutput> out = (*runner)->run(ids, step);
         ASSERT_TRUE(out.ok()) << out.error().message;
         expect_equal_to_golden(*golden, *out, s);
       }
     }
+  }
+}
+
+// With dynamic rope the base follows the length at the time, and cached keys keep their rotation.
+TEST_P(Golden, ModesThatDifferDifferAsTheReferenceDoes) {
+  const Result<GoldenCase> golden = GoldenCase::open(GetParam());
+  ASSERT_TRUE(golden.ok()) << golden.error().message;
+  if (golden->modes_agree()) return;
+  const auto config = model::Model::read_config(golden->layouts()[0]);
+  auto runner = Runner::load(golden->layouts()[0], *config, DType::f32);
+  ASSERT_TRUE(runner.ok()) << runner.error().message;
+  const std::vector<std::vector<int>> chunks = {{1}, {3, 4}, {16, 5, 1, 15}};
+  for (int s = 0; s < golden->num_sequences(); ++s) {
+    const std::string n = std::to_string(s);
+    const auto ids = golden->integers("ids_" + n);
+    expect_close((*runner)->run(ids, 1)->logits, golden->floats("stepwise_logits_" + n),
+                 "stepwise " + n);
+    expect_close((*runner)->run_chunks(ids, chunks[s])->logits,
+                 golden->floats("chunked_logits_" + n), "chunked " + n);
   }
 }
 
@@ -81,6 +102,7 @@ TEST_P(Golden, GreedyContinuationIsTheReferences) {
 TEST_P(Golden, Bf16IsNoFurtherOffThanTheReferencesOwnBf16) {
   const Result<GoldenCase> golden = GoldenCase::open(GetParam());
   ASSERT_TRUE(golden.ok()) << golden.error().message;
+  if (golden->bf16_rms_error() == 0) return;  // a variant of a model whose base is compared
   const auto config = model::Model::read_config(golden->layouts()[0]);
   ASSERT_TRUE(config.ok()) << config.error().message;
   auto runner = Runner::load(golden->layouts()[0], *config, DType::bf16);

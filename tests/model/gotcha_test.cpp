@@ -129,7 +129,7 @@ TEST_P(Gotchas, FlippingTheRuleIsNoticed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Wave1, Gotchas, testing::ValuesIn(kGotchas),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& c) { return std::string(c.param.name); });
 
 }  // namespace
 }  // namespace switchyard::test

@@ -74,13 +74,20 @@ Result<std::vector<float>> Runner::step(const std::vector<int32_t>& ids, int beg
 }
 
 Result<RunOutput> Runner::run(const std::vector<int32_t>& ids, int step_size) {
+  const int total = static_cast<int>(ids.size()), size = step_size == 0 ? total : step_size;
+  std::vector<int> chunks(total / size, size);
+  if (total % size != 0) chunks.push_back(total % size);
+  return run_chunks(ids, chunks);
+}
+
+Result<RunOutput> Runner::run_chunks(const std::vector<int32_t>& ids,
+                                     const std::vector<int>& chunks) {
   RunOutput output;
-  const int total = static_cast<int>(ids.size());
-  for (int begin = 0; begin < total;) {
-    const int end = step_size == 0 ? total : std::min(total, begin + step_size);
-    SWITCHYARD_ASSIGN(const std::vector<float> logits, step(ids, begin, end, &output));
+  int begin = 0;
+  for (const int size : chunks) {
+    SWITCHYARD_ASSIGN(const std::vector<float> logits, step(ids, begin, begin + size, &output));
     output.logits.insert(output.logits.end(), logits.begin(), logits.end());
-    begin = end;
+    begin += size;
   }
   return output;
 }

@@ -29,6 +29,8 @@ class Runner {
 
   /// All tokens of `ids`, `step` at a time (0: at once), from an empty cache.
   Result<RunOutput> run(const std::vector<int32_t>& ids, int step);
+  /// The same in chunks of the given sizes, which add up to the length.
+  Result<RunOutput> run_chunks(const std::vector<int32_t>& ids, const std::vector<int>& chunks);
   /// Greedy continuation, one token at a time after one prefill.
   Result<std::vector<int32_t>> greedy(const std::vector<int32_t>& ids, int count);
 

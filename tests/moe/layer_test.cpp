@@ -55,7 +55,7 @@ Weights random_weights() {
 
 double dot(const float* a, const float* b, int64_t n) {
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += double{a[i]} * b[i];
+  for (int64_t i = 0; i < n; ++i) sum += double{a[i]} * double{b[i]};
   return sum;
 }
 
@@ -89,7 +89,7 @@ Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual
               out);
     }
     for (int64_t d = 0; d < kWidth; ++d) {
-      y[at + d] += static_cast<float>(residual_scale * out[d]);
+      y[at + d] += static_cast<float>(double{residual_scale} * out[d]);
     }
   }
   return y;

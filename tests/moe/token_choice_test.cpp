@@ -44,7 +44,7 @@ Picks expected(const RouterSpec& spec, const std::vector<float>& logits) {
       const double score = std::exp(double{logits[at + order[i]]});
       picks.expert.push_back(order[i]);
       picks.weight.push_back(
-          static_cast<float>(spec.scale * score / (spec.weigh == Weigh::raw ? all : picked)));
+          static_cast<float>(double{spec.scale} * score / (spec.weigh == Weigh::raw ? all : picked)));
     }
   }
   return picks;

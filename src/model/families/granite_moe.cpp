@@ -7,10 +7,14 @@
 namespace switchyard::model {
 namespace {
 
+// The second spelling of router and experts is that of files written by transformers 5.
 const std::vector<TensorName> kNames = with_base_names({
     {TensorRole::router, "model.layers.{L}.block_sparse_moe.router.layer.weight"},
     {TensorRole::experts_gate_up, "model.layers.{L}.block_sparse_moe.input_linear.weight"},
     {TensorRole::experts_down, "model.layers.{L}.block_sparse_moe.output_linear.weight"},
+    {TensorRole::router, "model.layers.{L}.block_sparse_moe.router.weight"},
+    {TensorRole::experts_gate_up, "model.layers.{L}.block_sparse_moe.experts.gate_up_proj"},
+    {TensorRole::experts_down, "model.layers.{L}.block_sparse_moe.experts.down_proj"},
     {TensorRole::shared_gate_up, "model.layers.{L}.shared_mlp.input_linear.weight"},
     {TensorRole::shared_down, "model.layers.{L}.shared_mlp.output_linear.weight"},
 });

@@ -35,7 +35,8 @@ Result<ModelConfig> parse(const Json& json) {
   block.attention.qkv_bias = block.attention.output_bias = bias;
   SWITCHYARD_ASSIGN(block.ffn_width, reader.size("intermediate_size"));
   RouterSpec router;
-  SWITCHYARD_ASSIGN(router.num_experts, reader.size("num_experts", 64));
+  SWITCHYARD_ASSIGN(router.num_experts,
+                    reader.size_of_either("num_experts", "num_local_experts", 64));
   SWITCHYARD_ASSIGN(router.top_k, reader.size("num_experts_per_tok", 8));
   SWITCHYARD_ASSIGN(const bool renormalize, reader.boolean("norm_topk_prob", false));
   router.weigh = renormalize ? Weigh::renormalize : Weigh::raw;

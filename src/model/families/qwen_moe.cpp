@@ -33,7 +33,7 @@ struct Widths {
 Result<ModelConfig> build(ConfigReader& reader, Base base, const SharedExpertSpec& shared,
                           const std::vector<int>& windows, std::string_view family) {
   RouterSpec router;
-  SWITCHYARD_ASSIGN(router.num_experts, reader.size("num_experts"));
+  SWITCHYARD_ASSIGN(router.num_experts, reader.size_of_either("num_experts", "num_local_experts"));
   SWITCHYARD_ASSIGN(router.top_k, reader.size("num_experts_per_tok"));
   SWITCHYARD_ASSIGN(const bool renormalize, reader.boolean("norm_topk_prob", false));
   router.weigh = renormalize ? Weigh::renormalize : Weigh::raw;

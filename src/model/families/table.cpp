@@ -38,4 +38,11 @@ Result<const Family*> find_family(const Json& config) {
               type->as_string(), known_types());
 }
 
+const Family* find_family_named(std::string_view name) noexcept {
+  for (const Family* family : kFamilies) {
+    if (family->name == name) return family;
+  }
+  return nullptr;
+}
+
 }  // namespace switchyard::model
