@@ -18,7 +18,8 @@ cc="${PEERS_IK_CC:-gcc}"
 cxx="${PEERS_IK_CXX:-g++}"
 build="$PEERS_DIR/ik-$isa"
 source_dir="$PEERS_DIR/src/$IK_SDIST/vendor/ik_llama.cpp"
-read -r -a isa_options <<<"$(isa_flags "$isa")"
+isa_text="$(isa_flags "$isa")"
+read -r -a isa_options <<<"$isa_text"
 
 need cmake "apt-get install cmake"
 need ninja "apt-get install ninja-build"
@@ -26,10 +27,21 @@ need "$cxx" "apt-get install g++, or set PEERS_IK_CC and PEERS_IK_CXX"
 
 fetch_sdist "$IK_SDIST" "$IK_SHA256"
 
-# The flash-attention kernels for every quantised cache type take long to compile and no run here
-# uses them: the cache is f16.
+# The archive leaves out the CMake script that stamps the version; a shorter one stands in.
+mkdir -p "$source_dir/common/cmake"
+cat >"$source_dir/common/cmake/build-info-gen-cpp.cmake" <<EOF
+set(BUILD_NUMBER 0)
+set(BUILD_COMMIT $IK_SDIST)
+set(BUILD_COMPILER $cxx)
+set(BUILD_TARGET Linux)
+configure_file(common/build-info.cpp.in common/build-info.cpp @ONLY)
+EOF
+
+# Its hundred megabytes of warnings are not ours to read. The flash-attention kernels for
+# every quantised cache type take long to compile and no run here uses them: the cache is f16.
 nice -n 5 cmake -S "$source_dir" -B "$build" -G Ninja \
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
+  -DCMAKE_C_FLAGS=-w -DCMAKE_CXX_FLAGS=-w \
   -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=ON "${isa_options[@]}" -DGGML_NCCL=OFF \
   -DGGML_IQK_FA_ALL_QUANTS=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=ON \
   -DLLAMA_BUILD_SERVER=OFF \

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Shared by the build scripts of this folder: where the peers live, which versions, how a source is
 # fetched. Everything that is downloaded or built goes to one folder outside the repository.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 
 readonly LLAMA_SDIST="llama_cpp_python-0.3.36"
 readonly LLAMA_SHA256="832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e"
