@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs everything that building and testing needs on Debian 12, from its packages alone. Safe to run again.
+#   scripts/install_deps.sh             build, tests, checks
+#   scripts/install_deps.sh --oracle    also a Python environment (.venv) for goldens and plots, from PyPI
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+
+packages=(
+  build-essential cmake ninja-build pkg-config ccache git python3
+  clang clang-format clang-tidy libclang-rt-dev
+  libfmt-dev libspdlog-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev
+  libprotobuf-dev libhwloc-dev libcli11-dev libgtest-dev libbenchmark-dev
+)
+
+[[ "${1:-}" == --oracle ]] && packages+=(python3-venv)
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    echo "install_deps: needs root or sudo for: $*" >&2
+    exit 1
+  fi
+}
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" ||
+    missing+=("$package")
+done
+
+if ((${#missing[@]} > 0)); then
+  echo "install_deps: installing ${missing[*]}"
+  as_root apt-get update -qq
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+if [[ "${1:-}" == --oracle ]]; then
+  python3 -m venv .venv
+  .venv/bin/pip install --quiet -r scripts/requirements-oracle.txt
+  echo "install_deps: oracle environment in .venv"
+fi
