@@ -50,7 +50,7 @@ class Engine {
   virtual Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) = 0;
   /// Ends a request early; its last event says cancelled. Unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
-  /// Blocks until every submitted request has ended.
+  /// Blocks until every submitted request has ended. Not from a sink.
   virtual void wait_idle() = 0;
 
   virtual const ModelSummary& summary() const = 0;
@@ -60,6 +60,8 @@ class Engine {
   virtual void reset_stats() = 0;
   /// Chrome trace JSON of the events kept so far (EngineOptions::trace_events).
   virtual std::string chrome_trace() const = 0;
+  /// Prometheus text (exposition format 0.0.4).
+  virtual std::string metrics_text() const = 0;
 };
 
 }  // namespace switchyard

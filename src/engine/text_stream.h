@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// TextStream: from token ids to text that is certain: whole characters, and no part of a stop
-// string.
+// TextStream: from token ids to text that is certain: whole characters, and no part of a stop string.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/stop_matcher.h"
@@ -14,21 +15,28 @@ namespace switchyard::engine {
 class TextStream {
  public:
   TextStream(const text::Tokenizer& tokenizer, std::vector<std::string> stops)
-      : decoder_(tokenizer), stops_(std::move(stops)) {}
+      : decoding_(tokenizer.start_decoding({})), stops_(std::move(stops)) {}
 
   /// Appends to `out` the text that this token makes certain. True when a stop string is complete.
-  bool push(int32_t token, std::string& out) { return stops_.push(decoder_.push(token), out); }
+  bool push(int32_t token, std::string& out) {
+    piece_.clear();
+    decoding_->push(token, piece_);
+    return stops_.push(piece_, out);
+  }
 
   /// No more tokens: appends what was held back. True when that completes a stop string.
   bool finish(std::string& out) {
-    if (stops_.push(decoder_.finish(), out)) return true;
+    piece_.clear();
+    decoding_->finish(piece_);
+    if (stops_.push(piece_, out)) return true;
     stops_.finish(out);
     return false;
   }
 
  private:
-  text::DecodeStream decoder_;
+  std::unique_ptr<text::Decoding> decoding_;
   StopMatcher stops_;
+  std::string piece_;  // reused from token to token
 };
 
 }  // namespace switchyard::engine

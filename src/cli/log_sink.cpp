@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/log_sink.h"
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+namespace switchyard::cli {
+namespace {
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                   spdlog::level::warn, spdlog::level::err};
+  return kLevels[static_cast<size_t>(level)];
+}
+
+}  // namespace
+
+void install_log_sink(LogLevel lowest) {
+  auto logger = std::make_shared<spdlog::logger>(
+      "switchyard", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_pattern("%^%l%$: %v");
+  logger->set_level(spdlog_level(lowest));
+  auto seen = std::make_shared<std::set<std::string, std::less<>>>();
+  // One call at a time, says the log; so `seen` needs no lock.
+  set_log_sink(
+      [logger, seen](LogLevel level, std::string_view text) {
+        if (level == LogLevel::warning && !seen->emplace(text).second) return;
+        logger->log(spdlog_level(level), "{}", text);
+      },
+      lowest);
+}
+
+}  // namespace switchyard::cli

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/model_options.h"
+
+#include <cstdio>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/log_sink.h"
+#include "cli/progress.h"
+
+namespace switchyard::cli {
+
+void ModelOptions::declare(CLI::App& app) {
+  app.add_option("MODEL", engine.model, "A Hugging Face model folder")->required();
+  app.add_option("--dtype", dtype,
+                 "Arithmetic of weights and activations: bf16, or f32 for exact comparison")
+      ->check(CLI::IsMember({"bf16", "f32"}))
+      ->capture_default_str();
+  app.add_option("--threads", engine.threads, "Compute threads (0: one per usable core)")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--max-sequences", engine.max_sequences, "Sequences that run in one step")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--max-step-tokens", engine.max_step_tokens,
+                 "Token budget of one step; longer prompts are cut into chunks")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-model-len", engine.max_model_len,
+                 "Longest prompt plus output (0: what the model was made for)")
+      ->check(CLI::Range(0, 1 << 30))
+      ->capture_default_str();
+  app.add_option("--kv-cache-size", engine.kv_cache_bytes,
+                 "Memory of the KV cache, such as 512MiB (0: enough, within free memory)")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_flag("-q,--quiet", quiet, "Nothing on standard error but errors");
+  app.add_flag("-v,--verbose", verbose, "More messages");
+}
+
+Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options) {
+  install_log_sink(options.quiet     ? LogLevel::error
+                   : options.verbose ? LogLevel::debug
+                                     : LogLevel::warning);
+  EngineOptions engine_options = options.engine;
+  engine_options.precision = options.dtype == "f32" ? Precision::f32 : Precision::bf16;
+  const Look look = stderr_look();
+  ProgressBar progress(look);
+  if (!options.quiet)
+    engine_options.on_progress = [&](const LoadProgress& at) { progress.update(at); };
+  auto engine = Engine::open(engine_options);
+  progress.clear();
+  if (engine.ok() && !options.quiet)
+    std::fputs(summary_text((*engine)->summary(), engine_options, look).c_str(), stderr);
+  return engine;
+}
+
+std::string summary_text(const ModelSummary& summary, const EngineOptions& options,
+                         const Look& look) {
+  Table table({{"", Align::left}, {"", Align::left}});
+  table.add({"model", fmt::format("{}, {} layers{}", summary.architecture, summary.layers,
+                                  summary.moe_layers == 0 ? ""
+                                  : summary.moe_layers == summary.layers
+                                      ? ", all MoE"
+                                      : fmt::format(", {} of them MoE", summary.moe_layers))});
+  if (summary.moe_layers > 0)
+    table.add(
+        {"experts", fmt::format("{} a layer, {} for each token", summary.experts, summary.top_k)});
+  table.add(
+      {"parameters", fmt::format("{}, {} active for a token", count_text(summary.total_parameters),
+                                 count_text(summary.active_parameters))});
+  table.add({"weights", fmt::format("{} in {}, {} of them experts", size_text(summary.weight_bytes),
+                                    options.precision == Precision::f32 ? "f32" : "bf16",
+                                    size_text(summary.expert_bytes))});
+  table.add({"KV cache", fmt::format("{}: {} positions, {} sequences of {} at once",
+                                     size_text(summary.kv_cache_bytes), summary.kv_tokens,
+                                     std::max<int64_t>(
+                                         summary.kv_tokens / std::max(summary.max_model_len, 1), 1),
+                                     summary.max_model_len)});
+  table.add({"runs on", fmt::format("{} thread{}, experts by {}", summary.threads,
+                                    summary.threads == 1 ? "" : "s", summary.kernel)});
+  table.add({"chat", summary.chat_template.empty() ? "no template in this folder"
+                                                   : "template of " + summary.chat_template});
+  table.add({"loaded", fmt::format("in {}", time_text(summary.load_s))});
+  const std::string text = table.text(look);
+  return text.substr(text.find('\n') + 1);  // without the line of titles
+}
+
+}  // namespace switchyard::cli

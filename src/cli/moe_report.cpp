@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/moe_report.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace switchyard::cli {
+namespace {
+
+constexpr size_t kTopExperts = 4;
+constexpr int kBarColumns = 16;
+
+/// The busiest experts of a layer, busiest first; of equal ones the lower number first.
+std::vector<size_t> busiest(const std::vector<uint64_t>& load) {
+  std::vector<size_t> order(load.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const size_t count = std::min(kTopExperts, order.size());
+  std::partial_sort(
+      order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+      [&](size_t a, size_t b) { return load[a] != load[b] ? load[a] > load[b] : a < b; });
+  order.resize(count);
+  return order;
+}
+
+std::string busiest_text(const std::vector<uint64_t>& load, uint64_t total) {
+  std::string text;
+  for (const size_t expert : busiest(load)) {
+    if (load[expert] == 0) break;
+    text += fmt::format("{}{} {:.0f}%", text.empty() ? "" : ", ", expert,
+                        100.0 * static_cast<double>(load[expert]) / static_cast<double>(total));
+  }
+  return text;
+}
+
+/// The picks of a layer over the whole run.
+struct LayerLoad {
+  explicit LayerLoad(const std::vector<uint64_t>& load) {
+    uint64_t hottest = 0;
+    for (const uint64_t picks : load) {
+      total += picks;
+      hottest = std::max(hottest, picks);
+      touched += picks > 0 ? 1 : 0;
+    }
+    if (total > 0)
+      imbalance = static_cast<double>(hottest) * static_cast<double>(load.size()) /
+                  static_cast<double>(total);
+  }
+  uint64_t total = 0;
+  int touched = 0;
+  double imbalance = 0;
+};
+
+/// A phase of the report: the zones that it sums, by the names of zone_name().
+struct Phase {
+  const char* title;
+  std::string_view zone;
+};
+constexpr Phase kPhases[] = {
+    {"router", "router"},         {"sort", "sort"},
+    {"gather", "gather"},         {"gemm up", "gemm_up"},
+    {"activation", "activation"}, {"gemm down", "gemm_down"},
+    {"combine", "combine"},       {"shared expert", "shared_expert"},
+    {"attention", "attention"},
+};
+
+double seconds_of(const EngineStats& stats, std::string_view zone) {
+  for (const auto& [name, seconds] : stats.phase_s)
+    if (name == zone) return seconds;
+  return 0;
+}
+
+/// What "other" consists of: zones that are no row of their own.
+std::string other_text(const EngineStats& stats) {
+  std::string text;
+  for (const auto& [name, seconds] : stats.phase_s) {
+    const auto shown = [&zone = name](const Phase& phase) { return phase.zone == zone; };
+    if (std::any_of(std::begin(kPhases), std::end(kPhases), shown)) continue;
+    const double share = 100 * seconds / stats.step_s;
+    if (share >= 0.05) text += fmt::format("{}{} {:.1f}%", text.empty() ? "" : ", ", name, share);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string expert_report(const EngineStats& stats, const Look& look) {
+  if (stats.load.empty() || stats.steps == 0) return "";
+  std::vector<std::pair<std::string, Align>> columns{
+      {"MoE layer", Align::right}, {"experts", Align::right},  {"touched", Align::right},
+      {"imbalance", Align::right}, {"per step:", Align::left}, {"touched", Align::right},
+      {"imbalance", Align::right}};
+  if (look.terminal) columns.emplace_back("", Align::left);
+  columns.emplace_back("busiest experts (share of picks)", Align::left);
+  Table table(columns);
+  double most = 0;
+  for (const std::vector<uint64_t>& load : stats.load)
+    most = std::max(most, LayerLoad(load).imbalance);
+  for (size_t i = 0; i < stats.load.size(); ++i) {
+    const LayerLoad layer(stats.load[i]);
+    std::vector<std::string> cells{std::to_string(i),
+                                   std::to_string(stats.load[i].size()),
+                                   std::to_string(layer.touched),
+                                   fmt::format("{:.2f}", layer.imbalance),
+                                   "",
+                                   fmt::format("{:.1f}", stats.experts_touched[i]),
+                                   fmt::format("{:.2f}", stats.imbalance[i])};
+    if (look.terminal)
+      cells.push_back(
+          styled(bar(most > 0 ? layer.imbalance / most : 0, kBarColumns), Style::cyan, look));
+    cells.push_back(busiest_text(stats.load[i], layer.total));
+    table.add(std::move(cells));
+  }
+  return table.text(look) +
+         fmt::format(
+             "imbalance: picks of the hottest expert over the mean; per step: mean of {} "
+             "steps\n",
+             stats.steps);
+}
+
+std::string phase_report(const EngineStats& stats, const Look& look) {
+  if (stats.phase_s.empty() || stats.step_s <= 0) return "";
+  std::vector<std::pair<std::string, Align>> columns{
+      {"phase", Align::left}, {"time", Align::right}, {"share", Align::right}};
+  if (look.terminal) columns.emplace_back("", Align::left);
+  columns.emplace_back("", Align::left);
+  Table table(columns);
+  const auto add = [&](const char* title, double seconds, std::string note) {
+    const double share = seconds / stats.step_s;
+    std::vector<std::string> cells{title, time_text(seconds), fmt::format("{:.1f}%", 100 * share)};
+    if (look.terminal) cells.push_back(styled(bar(share, 2 * kBarColumns), Style::green, look));
+    cells.push_back(std::move(note));
+    table.add(std::move(cells));
+  };
+  double shown = 0;
+  for (const Phase& phase : kPhases) {
+    const double seconds = seconds_of(stats, phase.zone);
+    shown += seconds;
+    add(phase.title, seconds, "");
+  }
+  add("other", std::max(stats.step_s - shown, 0.0), other_text(stats));
+  return table.text(look) +
+         fmt::format("{} steps, {} in all\n", stats.steps, time_text(stats.step_s));
+}
+
+}  // namespace switchyard::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report after a run: which experts worked, and where the time went.
+#pragma once
+#include <string>
+
+#include "switchyard/engine.h"
+
+#include "cli/terminal.h"
+
+namespace switchyard::cli {
+
+/// Per MoE layer: experts touched and imbalance (hottest over mean) over the run and per step, and
+/// the busiest experts. Empty when the model has no MoE layer or nothing ran.
+std::string expert_report(const EngineStats& stats, const Look& look);
+
+/// Time by phase; empty when phases were not summed.
+std::string phase_report(const EngineStats& stats, const Look& look);
+
+}  // namespace switchyard::cli

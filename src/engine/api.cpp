@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Behind include/switchyard/engine.h: opens the parts of an engine and keeps them together.
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include <pthread.h>
+
+#include "switchyard/engine.h"
+
+#include "base/log.h"
+#include "base/trace.h"
+#include "engine/generation_config.h"
+#include "engine/host_memory.h"
+#include "engine/loop.h"
+#include "engine/memory_plan.h"
+#include "engine/model_facts.h"
+#include "model/model.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+namespace switchyard {
+namespace {
+
+using engine::EngineLoop;
+
+/// The real model behind the loop's port.
+class LoadedModel final : public engine::ModelPort {
+ public:
+  explicit LoadedModel(std::unique_ptr<model::Model> model) : model_(std::move(model)) {}
+  Result<model::StepOutput> forward(const model::StepInput& input,
+                                    model::RoutingObserver* observer) override {
+    return model_->forward(input, observer);
+  }
+  void between_steps() override { model_->between_steps(); }
+  const model::Model& model() const noexcept { return *model_; }
+
+ private:
+  std::unique_ptr<model::Model> model_;
+};
+
+/// What is read before any weight is.
+struct Folder {
+  model::ModelConfig config;
+  std::unique_ptr<text::Tokenizer> tokenizer;
+  std::optional<text::ChatTemplate> chat;
+  engine::GenerationDefaults defaults;
+};
+
+Result<Folder> read_folder(const std::string& path) {
+  Folder folder;
+  SWITCHYARD_ASSIGN(folder.config, model::Model::read_config(path));
+  SWITCHYARD_ASSIGN(folder.tokenizer, text::open_tokenizer(path));
+  SWITCHYARD_ASSIGN(folder.chat, text::ChatTemplate::open(path));
+  SWITCHYARD_ASSIGN(folder.defaults, engine::read_generation_config(path));
+  // generation_config.json, else config.json, else the tokenizer's.
+  auto& eos = folder.defaults.eos_ids;
+  if (eos.empty()) eos = folder.config.eos_ids;
+  if (eos.empty() && folder.tokenizer->eos_id()) eos.push_back(*folder.tokenizer->eos_id());
+  std::erase_if(eos, [&](int32_t id) { return id < 0 || id >= folder.config.vocab; });
+  return folder;
+}
+
+std::vector<int> experts_of(const model::ModelConfig& config) {
+  std::vector<int> experts;
+  for (const model::BlockSpec& block : config.blocks)
+    if (block.router) experts.push_back(block.router->num_experts);
+  return experts;
+}
+
+model::LoadOptions load_options(const EngineOptions& options, const engine::MemoryPlan& plan) {
+  model::LoadOptions load;
+  load.dtype = engine::precision_dtype(options.precision);
+  load.max_step_tokens = options.max_step_tokens;
+  load.max_sequences = options.max_sequences;
+  load.block_tokens = options.block_tokens;
+  load.num_kv_blocks = plan.num_blocks;
+  load.max_blocks_per_sequence = schedule::blocks_for(plan.max_model_len, options.block_tokens);
+  if (options.on_progress)
+    load.on_progress = [report = options.on_progress](const char* stage, int64_t done,
+                                                      int64_t total) {
+      report(LoadProgress{stage, done, total});
+    };
+  return load;
+}
+
+engine::LoopOptions loop_options(const EngineOptions& options, const engine::MemoryPlan& plan,
+                                 const Folder& folder) {
+  engine::LoopOptions loop;
+  loop.limits.max_sequences = options.max_sequences;
+  loop.limits.max_step_tokens = options.max_step_tokens;
+  loop.limits.block_tokens = options.block_tokens;
+  loop.limits.num_blocks = plan.num_blocks;
+  loop.max_model_len = plan.max_model_len;
+  loop.vocab = folder.config.vocab;
+  loop.experts = experts_of(folder.config);
+  loop.eos_ids = folder.defaults.eos_ids;
+  return loop;
+}
+
+class OpenedEngine final : public Engine {
+ public:
+  /// The pool and tracer must exist before the model that uses them.
+  OpenedEngine(const EngineOptions& options, Folder folder)
+      : options_(options), folder_(std::move(folder)), pool_(PoolOptions{options.threads}) {
+    tracer_.enable_sums(options.profile);
+    if (options.trace_events > 0) tracer_.enable_events(static_cast<size_t>(options.trace_events));
+  }
+
+  ~OpenedEngine() override {
+    if (!thread_.joinable()) return;
+    loop_->stop();
+    thread_.join();
+  }
+
+  Status load(int64_t start_ns);
+
+  Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) override {
+    SWITCHYARD_ASSIGN(std::vector<int32_t> prompt, tokenize(request));
+    return loop_->submit(std::move(prompt), std::move(request.sampling), std::move(sink));
+  }
+  void cancel(RequestId id) override { loop_->cancel(id); }
+  void wait_idle() override { loop_->wait_idle(); }
+  const ModelSummary& summary() const override { return summary_; }
+  SamplingParams default_sampling() const override { return folder_.defaults.sampling; }
+  EngineStats stats() const override;
+  void reset_stats() override;
+  std::string chrome_trace() const override { return tracer_.chrome_trace(); }
+  std::string metrics_text() const override { return metrics_.prometheus_text(); }
+
+ private:
+  Result<std::vector<int32_t>> tokenize(Request& request) const;
+
+  EngineOptions options_;
+  Folder folder_;
+  Pool pool_;
+  Tracer tracer_;
+  MetricRegistry metrics_;
+  std::optional<LoadedModel> model_;
+  std::optional<EngineLoop> loop_;
+  std::thread thread_;
+  ModelSummary summary_;
+  mutable std::mutex phases_mutex_;
+  ZoneTimes phases_base_;  // at the last reset
+};
+
+Status OpenedEngine::load(int64_t start_ns) {
+  const auto needs = engine::memory_needs(
+      folder_.config, options_,
+      model::Model::kv_block_bytes(folder_.config, options_.block_tokens,
+                                   engine::precision_dtype(options_.precision)));
+  SWITCHYARD_ASSIGN(const engine::MemoryPlan plan,
+                    engine::plan_memory(needs, options_, engine::host_memory().available));
+  SWITCHYARD_ASSIGN(auto model,
+                    model::Model::load(options_.model, folder_.config, load_options(options_, plan),
+                                       Stream(DeviceId{}, pool_, &tracer_)));
+  summary_ = engine::summarize(*model, plan, options_, pool_.num_threads());
+  model_.emplace(std::move(model));
+  loop_.emplace(*model_, *folder_.tokenizer, loop_options(options_, plan, folder_), pool_, tracer_,
+                metrics_);
+  summary_.chat_template = folder_.chat ? folder_.chat->source() : "";
+  summary_.load_s = static_cast<double>(now_ns() - start_ns) * 1e-9;
+  engine::register_facts(metrics_, summary_, folder_.config, model_->model().memory(), options_);
+  tracer_.reset();  // zones of the load are no part of a step
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "switchyard-loop");
+    loop_->run();
+  });
+  return {};
+}
+
+Result<std::vector<int32_t>> OpenedEngine::tokenize(Request& request) const {
+  if (!request.messages.empty()) {
+    if (!folder_.chat)
+      return fail(Code::bad_request,
+                  "{} has no chat template: give a prompt, or add chat_template to "
+                  "tokenizer_config.json",
+                  options_.model);
+    return folder_.chat->encode(request.messages, *folder_.tokenizer);
+  }
+  if (!request.prompt_tokens.empty()) return std::move(request.prompt_tokens);
+  // A raw prompt is the caller's own text, so names of special tokens in it are special tokens.
+  return folder_.tokenizer->encode(
+      request.prompt, text::EncodeOptions{.add_special_tokens = true, .parse_special = true});
+}
+
+EngineStats OpenedEngine::stats() const {
+  EngineStats stats = loop_->statistics().read();
+  if (!tracer_.on()) return stats;
+  const std::lock_guard lock(phases_mutex_);
+  const ZoneTimes times = tracer_.times();
+  for (int i = 0; i < kNumZones; ++i) {
+    const auto zone = static_cast<Zone>(i);
+    stats.phase_s.emplace_back(zone_name(zone), times[zone] - phases_base_[zone]);
+  }
+  return stats;
+}
+
+void OpenedEngine::reset_stats() {
+  loop_->statistics().reset();
+  const std::lock_guard lock(phases_mutex_);
+  phases_base_ = tracer_.times();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
+  const int64_t start_ns = now_ns();
+  SWITCHYARD_ASSIGN(Folder folder, read_folder(options.model));
+  auto opened = std::make_unique<OpenedEngine>(options, std::move(folder));
+  SWITCHYARD_TRY(opened->load(start_ns));
+  return std::unique_ptr<Engine>(std::move(opened));
+}
+
+}  // namespace switchyard

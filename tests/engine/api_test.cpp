@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public face on the demonstration model: the reference's greedy tokens, together and under
+// preemption, and the refusals of open().
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "switchyard/switchyard.h"
+
+#include "base/json.h"
+
+namespace switchyard {
+namespace {
+
+constexpr const char* kModel = SWITCHYARD_SOURCE_DIR "/models/demo";
+
+struct Golden {
+  std::string prompt, text;
+  std::vector<int32_t> prompt_ids, greedy;
+};
+
+std::vector<int32_t> ids(const Json& json) {
+  std::vector<int32_t> ids;
+  for (const Json& id : json.as_array()) ids.push_back(static_cast<int32_t>(id.as_int()));
+  return ids;
+}
+
+std::vector<Golden> goldens() {
+  const auto json = read_json_file(std::string(kModel) + "/golden/logits.json");
+  EXPECT_TRUE(json.ok());
+  std::vector<Golden> goldens;
+  for (const Json& one : json->find("prompts")->as_array())
+    goldens.push_back({one.find("prompt")->as_string(), one.find("greedy_text")->as_string(),
+                       ids(*one.find("ids")), ids(*one.find("greedy"))});
+  return goldens;
+}
+
+EngineOptions exact_options() {
+  EngineOptions options;
+  options.model = kModel;
+  options.precision = Precision::f32;
+  options.threads = 2;
+  options.max_model_len = 256;
+  return options;
+}
+
+std::unique_ptr<Engine> open(const EngineOptions& options) {
+  auto engine = Engine::open(options);
+  EXPECT_TRUE(engine.ok()) << engine.error().message;
+  return engine.ok() ? *std::move(engine) : nullptr;
+}
+
+struct Answer {
+  std::string text;
+  std::vector<int32_t> tokens;
+  Event last;
+};
+
+/// Runs all requests at once.
+std::vector<Answer> answer(Engine& engine, std::vector<Request> requests) {
+  std::vector<Answer> answers(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto id =
+        engine.submit(std::move(requests[i]), [&answer = answers[i]](const Event& event) {
+          answer.text += event.text;
+          answer.tokens.insert(answer.tokens.end(), event.tokens.begin(), event.tokens.end());
+          answer.last = event;
+        });
+    EXPECT_TRUE(id.ok()) << id.error().message;
+  }
+  engine.wait_idle();
+  return answers;
+}
+
+enum class As { text, tokens };
+
+std::vector<Request> requests(const std::vector<Golden>& goldens, As form) {
+  std::vector<Request> requests;
+  for (const Golden& golden : goldens) {
+    Request request;
+    if (form == As::text) {
+      request.prompt = golden.prompt;
+    } else {
+      request.prompt_tokens = golden.prompt_ids;
+    }
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = static_cast<int>(golden.greedy.size());
+    request.sampling.ignore_eos = true;
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+void expect_goldens(const std::vector<Golden>& goldens, const std::vector<Answer>& answers) {
+  for (size_t i = 0; i < goldens.size(); ++i) {
+    EXPECT_EQ(answers[i].last.prompt_tokens, goldens[i].prompt_ids) << goldens[i].prompt;
+    EXPECT_EQ(answers[i].tokens, goldens[i].greedy) << goldens[i].prompt;
+    EXPECT_EQ(answers[i].text, goldens[i].text) << goldens[i].prompt;
+    EXPECT_EQ(answers[i].last.finish, FinishReason::length);
+  }
+}
+
+TEST(Api, GoldenTokensFromTextAndFromIds) {
+  const auto engine = open(exact_options());
+  ASSERT_NE(engine, nullptr);
+  for (const As form : {As::text, As::tokens})
+    expect_goldens(goldens(), answer(*engine, requests(goldens(), form)));
+}
+
+TEST(Api, GoldenTokensInSmallChunksAndUnderPreemption) {
+  EngineOptions options = exact_options();
+  options.max_step_tokens = 4;
+  options.max_sequences = 4;
+  options.max_model_len = 64;
+  options.block_tokens = 4;
+  options.kv_cache_bytes = int64_t{6} * 2 * 2 * 64 * 4 * 4 * 24;  // 24 blocks of 6 layers in f32
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  EXPECT_EQ(engine->summary().kv_tokens, 96);
+  expect_goldens(goldens(), answer(*engine, requests(goldens(), As::tokens)));
+  EXPECT_GT(engine->stats().preemptions, 0u);
+}
+
+TEST(Api, SummaryOfTheDemoModel) {
+  const auto engine = open(exact_options());
+  ASSERT_NE(engine, nullptr);
+  const ModelSummary& summary = engine->summary();
+  EXPECT_EQ(summary.architecture, "Qwen3MoeForCausalLM");
+  EXPECT_EQ(summary.moe_layers, 6);
+  EXPECT_EQ(summary.experts, 32);
+  EXPECT_EQ(summary.top_k, 4);
+  EXPECT_EQ(summary.vocab, 8192);
+  EXPECT_EQ(summary.max_model_len, 256);
+  EXPECT_EQ(summary.threads, 2);
+  EXPECT_NE(summary.chat_template, "");
+  EXPECT_GT(summary.load_s, 0);
+  EXPECT_FLOAT_EQ(engine->default_sampling().temperature, 0.6f);
+  const std::string metrics = engine->metrics_text();
+  EXPECT_NE(metrics.find("switchyard_engine_ready 1"), std::string::npos);
+  EXPECT_NE(metrics.find("top_k=\"4\""), std::string::npos);
+}
+
+TEST(Api, ProfileSumsPhasesWithinTheSteps) {
+  EngineOptions options = exact_options();
+  options.profile = true;
+  options.trace_events = 1000;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  answer(*engine, requests(goldens(), As::tokens));
+  const EngineStats stats = engine->stats();
+  double sum = 0;
+  for (const auto& [name, seconds] : stats.phase_s) {
+    EXPECT_GE(seconds, 0) << name;
+    sum += seconds;
+  }
+  EXPECT_GT(sum, 0.5 * stats.step_s) << "most of a step is in some phase";
+  EXPECT_LE(sum, stats.step_s);
+  EXPECT_TRUE(parse_json(engine->chrome_trace(), "trace").ok());
+  engine->reset_stats();
+  for (const auto& [name, seconds] : engine->stats().phase_s) EXPECT_EQ(seconds, 0) << name;
+}
+
+TEST(Api, ChatAndRefusals) {
+  const auto engine = open(exact_options());
+  ASSERT_NE(engine, nullptr);
+  Request chat;
+  chat.messages = {{"user", "What does the command grep do?"}};
+  chat.sampling.temperature = 0;
+  chat.sampling.max_tokens = 60;
+  std::vector<Request> one;
+  one.push_back(chat);
+  const Answer answered = answer(*engine, std::move(one))[0];
+  EXPECT_NE(answered.text.find("print lines that match patterns"), std::string::npos);
+  EXPECT_EQ(answered.text.find("<|im_end|>"), std::string::npos);
+  const auto empty = engine->submit(Request{}, [](const Event&) {});
+  ASSERT_FALSE(empty.ok());
+  EXPECT_EQ(empty.error().code, Code::bad_request);
+}
+
+TEST(Api, OpenSaysWhatIsWrong) {
+  EngineOptions options = exact_options();
+  options.model = "/nonexistent";
+  EXPECT_EQ(Engine::open(options).error().code, Code::bad_file);
+  options = exact_options();
+  options.max_model_len = 5000;
+  EXPECT_EQ(Engine::open(options).error().code, Code::bad_request);
+  options = exact_options();
+  options.kv_cache_bytes = int64_t{1} << 50;
+  EXPECT_EQ(Engine::open(options).error().code, Code::out_of_memory);
+}
+
+TEST(Api, DestructionEndsWhatRuns) {
+  FinishReason finish = FinishReason::none;
+  {
+    const auto engine = open(exact_options());
+    ASSERT_NE(engine, nullptr);
+    Request request;
+    request.prompt_tokens = {1012};
+    request.sampling.max_tokens = 200;
+    request.sampling.ignore_eos = true;
+    ASSERT_TRUE(
+        engine->submit(std::move(request), [&](const Event& event) { finish = event.finish; })
+            .ok());
+  }
+  EXPECT_NE(finish, FinishReason::none);
+}
+
+}  // namespace
+}  // namespace switchyard
