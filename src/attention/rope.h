@@ -28,7 +28,7 @@ struct RopeSpec {
   double beta_fast = 32, beta_slow = 1;              ///< yarn
   bool truncate = true;                              ///< yarn: bounds to whole dimensions
   double mscale = 0, mscale_all_dim = 0;             ///< yarn
-  std::optional<double> attention_factor;            ///< yarn: overrides A
+  std::optional<double> attention_factor = std::nullopt;            ///< yarn: overrides A
   double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
 };
 
