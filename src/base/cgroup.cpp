@@ -86,8 +86,7 @@ void add_version_1(const std::string& root, std::string_view controllers, const 
       const std::string quota = read_or_empty(folder + "/cpu.cfs_quota_us");
       const std::string period = read_or_empty(folder + "/cpu.cfs_period_us");
       std::string_view quota_text = quota, period_text = period;
-      limits.cpus =
-          tighter(limits.cpus, whole_cpus(take_word(quota_text), take_word(period_text)));
+      limits.cpus = tighter(limits.cpus, whole_cpus(take_word(quota_text), take_word(period_text)));
     });
   }
   if (listed.find(",memory,") != std::string::npos) {

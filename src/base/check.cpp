@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The end of a broken invariant: one line on the standard error stream, then a core dump.
 #include "base/check.h"
 
 #include <cstdio>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of our own invariants. A failed check is a bug of ours, never of the input: it prints the values and aborts.
 #pragma once
-#include <fmt/format.h>
-
 #include <string>
+
+#include <fmt/format.h>
 
 namespace switchyard {
 
@@ -14,9 +14,9 @@ namespace switchyard {
 }  // namespace switchyard
 
 /// Always checked. SWITCHYARD_CHECK(a < b, "a {} b {}", a, b);
-#define SWITCHYARD_CHECK(condition, ...)                                                      \
-  do {                                                                                        \
-    if (!(condition)) [[unlikely]]                                                            \
+#define SWITCHYARD_CHECK(condition, ...)                                                       \
+  do {                                                                                         \
+    if (!(condition)) [[unlikely]]                                                             \
       ::switchyard::check_failed(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__)); \
   } while (false)
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The table of variables; nothing else in the library calls getenv.
 #include "base/environment.h"
 
 #include <algorithm>

@@ -2,18 +2,18 @@
 // Files by plain POSIX calls: each failure keeps its errno text, so that a person knows what to repair.
 #include "base/files.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <utility>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace switchyard {
 namespace {
@@ -165,8 +165,7 @@ Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes) 
 
 Status write_file_atomic(const std::string& path, std::string_view content) {
   static std::atomic<uint64_t> counter{0};
-  const std::string temporary =
-      fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
+  const std::string temporary = fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
   Status written = write_and_close(temporary, content);
   if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
     written = fail(write_code(errno), "{}: cannot rename {} to it: {}", path, temporary,

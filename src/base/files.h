@@ -24,9 +24,7 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
-  std::string_view text() const noexcept {
-    return {reinterpret_cast<const char*>(data_), size_};
-  }
+  std::string_view text() const noexcept { return {reinterpret_cast<const char*>(data_), size_}; }
   const std::string& path() const noexcept { return path_; }
 
   /// Tells the kernel that these pages will not be needed again (they can be read again).

@@ -3,11 +3,11 @@
 // entered, so the copy recurses at most kMaxJsonDepth deep.
 #include "base/json.h"
 
-#include <simdjson.h>
-
 #include <algorithm>
 #include <functional>
 #include <new>
+
+#include <simdjson.h>
 
 #include "base/check.h"
 #include "base/files.h"
@@ -91,13 +91,14 @@ class TreeBuilder {
   bool unique_names(const Json::Object& members) {
     std::vector<std::pair<size_t, const std::string*>> names;
     names.reserve(members.size());
-    for (const auto& [name, value] : members) names.emplace_back(std::hash<std::string>{}(name), &name);
+    for (const auto& [name, value] : members)
+      names.emplace_back(std::hash<std::string>{}(name), &name);
     std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) {
       return a.first != b.first ? a.first < b.first : *a.second < *b.second;
     });
-    const auto twice = std::adjacent_find(names.begin(), names.end(), [](const auto& a, const auto& b) {
-      return a.first == b.first && *a.second == *b.second;
-    });
+    const auto twice = std::adjacent_find(
+        names.begin(), names.end(),
+        [](const auto& a, const auto& b) { return a.first == b.first && *a.second == *b.second; });
     if (twice == names.end()) return true;
     fault_ = fmt::format("the member name \"{}\" occurs twice in one object", *twice->second);
     return false;

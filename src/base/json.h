@@ -21,7 +21,16 @@ inline constexpr int kMaxJsonDepth = 64;
 /// One JSON value. Copies are deep; objects keep the order of the text.
 class Json {
  public:
-  enum class Kind : uint8_t { null, boolean, integer, unsigned_integer, real, string, array, object };
+  enum class Kind : uint8_t {
+    null,
+    boolean,
+    integer,
+    unsigned_integer,
+    real,
+    string,
+    array,
+    object
+  };
   using Array = std::vector<Json>;
   using Member = std::pair<std::string, Json>;
   using Object = std::vector<Member>;
@@ -53,7 +62,7 @@ class Json {
   bool as_bool() const;
   int64_t as_int() const;
   uint64_t as_unsigned() const;  ///< of an unsigned_integer
-  double as_double() const;  ///< of any number
+  double as_double() const;      ///< of any number
   const std::string& as_string() const;
   const Array& as_array() const;
   const Object& as_object() const;

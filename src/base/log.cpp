@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// One sink for the process behind a lock; the level is an atomic, so that a silent log costs one load.
+// NOTE: a sink must not log itself: the lock is held while it runs.
 #include "base/log.h"
 
 #include <atomic>

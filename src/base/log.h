@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A levelled log to a sink that the program sets. Silent by default: the library never prints.
 #pragma once
-#include <fmt/format.h>
-
 #include <functional>
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace switchyard {
 

@@ -131,7 +131,7 @@ void check_name(std::string_view name, size_t kind, const Labels& labels) {
 }  // namespace
 
 Histogram::Histogram(std::vector<double> bounds)
-    : bounds_(std::move(bounds)), buckets_(new std::atomic<uint64_t>[bounds_.size() + 1]{}) {
+    : bounds_(std::move(bounds)), buckets_(new std::atomic<uint64_t>[bounds_.size() + 1] {}) {
   for (size_t i = 0; i < bounds_.size(); ++i) {
     SWITCHYARD_CHECK(std::isfinite(bounds_[i]) && (i == 0 || bounds_[i - 1] < bounds_[i]),
                      "histogram bound {} is {}", i, bounds_[i]);

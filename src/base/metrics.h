@@ -39,7 +39,8 @@ class Histogram {
   explicit Histogram(std::vector<double> bounds);
   void observe(double v) noexcept;
   const std::vector<double>& bounds() const noexcept { return bounds_; }
-  uint64_t bucket(size_t i) const noexcept;  ///< observations in (bounds[i-1], bounds[i]]; last: above all
+  uint64_t bucket(
+      size_t i) const noexcept;  ///< observations in (bounds[i-1], bounds[i]]; last: above all
   double sum() const noexcept;
 
  private:

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Result and its macros for our own code. SWITCHYARD_TRY passes an error up; fail() makes one with {fmt}.
 #pragma once
-#include <fmt/format.h>
-
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "switchyard/result.h"
 
@@ -43,18 +43,17 @@ inline Error with_context(Error error, std::string_view context) {
 #define SWITCHYARD_CONCAT(a, b) SWITCHYARD_CONCAT_INNER(a, b)
 
 /// SWITCHYARD_TRY(expr): returns the error of a Result from the enclosing function, and goes on otherwise.
-#define SWITCHYARD_TRY(expr)                                      \
-  do {                                                            \
-    auto&& switchyard_try_result = (expr);                        \
-    if (!switchyard_try_result.ok())                              \
-      return std::move(switchyard_try_result).error();            \
+#define SWITCHYARD_TRY(expr)                                                          \
+  do {                                                                                \
+    auto&& switchyard_try_result = (expr);                                            \
+    if (!switchyard_try_result.ok()) return std::move(switchyard_try_result).error(); \
   } while (false)
 
 /// SWITCHYARD_ASSIGN(declaration, expr): declares or assigns the value, or returns the error.
 ///   SWITCHYARD_ASSIGN(const Json json, parse_json(text));
 #define SWITCHYARD_ASSIGN(target, expr) \
   SWITCHYARD_ASSIGN_INNER(SWITCHYARD_CONCAT(switchyard_result_, __LINE__), target, expr)
-#define SWITCHYARD_ASSIGN_INNER(name, target, expr)   \
-  auto name = (expr);                                 \
-  if (!name.ok()) return std::move(name).error();     \
+#define SWITCHYARD_ASSIGN_INNER(name, target, expr) \
+  auto name = (expr);                               \
+  if (!name.ok()) return std::move(name).error();   \
   target = *std::move(name)

@@ -12,15 +12,15 @@
 // begun. Each worker writes its own cache line alone; the shared word is written once per job.
 #include "base/threads.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <pthread.h>
+#include <sched.h>
 
 #include "base/check.h"
 #include "base/environment.h"
@@ -198,7 +198,7 @@ struct Pool::Impl {
 
   const int num_threads;
   const int64_t spin_ns;
-  std::vector<Worker> workers;     // [num_threads]; 0 is the caller and unused
+  std::vector<Worker> workers;  // [num_threads]; 0 is the caller and unused
   std::vector<uint32_t> skipped = std::vector<uint32_t>(static_cast<size_t>(num_threads));
   std::vector<std::thread> threads;
 
@@ -208,8 +208,8 @@ struct Pool::Impl {
   uint32_t epoch = 0;
   std::atomic<bool> busy{false};
 
-  WaitWord signal;                              // the epoch of the current job
-  alignas(64) std::atomic<int64_t> next{0};     // of for_each
+  WaitWord signal;                           // the epoch of the current job
+  alignas(64) std::atomic<int64_t> next{0};  // of for_each
   alignas(64) std::atomic<int> barrier_arrived{0};
   WaitWord barrier_phase;
 };
@@ -254,8 +254,7 @@ void Pool::for_range(int64_t count, int64_t grain, FunctionRef<void(int64_t, int
   if (count <= 0) return;
   const JobScope job(impl_->busy);
   const TaskScope inside;
-  const int64_t parts =
-      std::min<int64_t>(impl_->num_threads, count / std::max<int64_t>(grain, 1));
+  const int64_t parts = std::min<int64_t>(impl_->num_threads, count / std::max<int64_t>(grain, 1));
   if (parts <= 1) return task(0, count, 0);
   impl_->run({.range = &task, .count = count, .parts = parts});
 }

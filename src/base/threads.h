@@ -18,8 +18,8 @@ template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
-  FunctionRef(F&& f) noexcept  // NOLINT: an implicit view, like string_view
+  requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>) FunctionRef(F&& f)
+  noexcept  // NOLINT: an implicit view, like string_view
       : object_(const_cast<void*>(static_cast<const void*>(&f))),
         call_([](void* object, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(object))(args...);
@@ -37,6 +37,8 @@ struct PoolOptions {
   int spin_us = 50;     ///< how long an idle thread spins before it sleeps
 };
 
+/// The workers are pinned, each to one core, from the second usable core on; the caller is left where it is, since
+/// every thread that it starts later would inherit its mask.
 class Pool {
  public:
   explicit Pool(const PoolOptions& options = {});
@@ -51,7 +53,9 @@ class Pool {
   void for_each(int64_t count, FunctionRef<void(int64_t index, int thread)> task);
 
   /// Runs task(begin, end, thread) over static, near-equal parts of [0, count); parts of fewer than `grain` are
-  /// merged, so that small work runs inline without waking anyone.
+  /// merged, so that small work runs inline without waking anyone. The parts depend on count, grain and the number of
+  /// threads alone; `thread` is the number of the part, so that results kept per thread come out the same each time
+  /// (another thread may run the part when its own is late).
   void for_range(int64_t count, int64_t grain,
                  FunctionRef<void(int64_t begin, int64_t end, int thread)> task);
 

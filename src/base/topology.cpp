@@ -3,9 +3,9 @@
 // mask (taskset, mpirun) and the CPU quota are added here.
 #include "base/topology.h"
 
-#include <hwloc.h>
-
 #include <algorithm>
+
+#include <hwloc.h>
 
 #include "base/cgroup.h"
 
@@ -90,12 +90,12 @@ Topology read_topology() {
     found.l1d_bytes = cache_bytes(machine.get(), HWLOC_OBJ_L1CACHE);
     found.l2_bytes = cache_bytes(machine.get(), HWLOC_OBJ_L2CACHE);
     found.l3_bytes = cache_bytes(machine.get(), HWLOC_OBJ_L3CACHE);
-    found.memory_bytes =
-        static_cast<int64_t>(hwloc_get_root_obj(machine.get())->total_memory);
+    found.memory_bytes = static_cast<int64_t>(hwloc_get_root_obj(machine.get())->total_memory);
   }
   if (found.cores.empty()) found.cores.push_back({0, 0});
   found.cpu_quota = limits.cpus;
-  if (limits.memory_bytes > 0 && (found.memory_bytes == 0 || limits.memory_bytes < found.memory_bytes)) {
+  if (limits.memory_bytes > 0 &&
+      (found.memory_bytes == 0 || limits.memory_bytes < found.memory_bytes)) {
     found.memory_bytes = limits.memory_bytes;
   }
   return found;

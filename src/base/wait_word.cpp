@@ -3,11 +3,11 @@
 // value and then reads the count. In the single order of sequentially consistent operations one of them comes first.
 #include "base/wait_word.h"
 
+#include <climits>
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <climits>
 
 #include "base/trace.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reading checks every number before it is used; time is linear but for one sort, memory is bounded by the header,
+// which is at most kMaxHeaderBytes long.
 #include "checkpoint/safetensors.h"
 
 #include <algorithm>
@@ -18,6 +20,11 @@ constexpr NamedDType kDTypes[] = {
     {"F32", DType::f32},         {"F16", DType::f16}, {"BF16", DType::bf16},
     {"F8_E4M3", DType::f8_e4m3}, {"I8", DType::i8},   {"U8", DType::u8},
     {"I32", DType::i32},         {"I64", DType::i64}, {"BOOL", DType::boolean}};
+
+/// Types of the format that this program does not read.
+constexpr std::string_view kUnsupported[] = {
+    "F64",     "I16", "U16",     "U32",     "U64",         "C64",        "F8_E5M2",
+    "F8_E8M0", "F4",  "F6_E2M3", "F6_E3M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ"};
 
 uint64_t read_u64(const std::byte* at) {
   uint64_t value = 0;
@@ -50,6 +57,12 @@ Result<std::string_view> header_text(std::span<const std::byte> file, std::strin
     return fail(Code::bad_file, "{}: offset 8: the header must start with '{{', found byte {:#04x}",
                 name, static_cast<unsigned char>(text[0]));
   }
+  const size_t last = text.find_last_not_of(' ');
+  if (text[last] != '}') {
+    return fail(Code::bad_file,
+                "{}: offset {}: the header must end with '}}' and spaces, found byte {:#04x}", name,
+                8 + last, static_cast<unsigned char>(text[last]));
+  }
   return text;
 }
 
@@ -61,10 +74,12 @@ Result<DType> read_dtype(const Json& spec, const std::string& where) {
   for (const NamedDType& known : kDTypes) {
     if (known.name == dtype->as_string()) return known.dtype;
   }
-  return fail(Code::bad_file,
-              "{}: dtype '{}' is not known; expected F32, F16, BF16, F8_E4M3, I8, U8, I32, I64 or "
-              "BOOL",
-              where, dtype->as_string());
+  const bool defined = std::find(std::begin(kUnsupported), std::end(kUnsupported),
+                                 dtype->as_string()) != std::end(kUnsupported);
+  return fail(defined ? Code::unsupported : Code::bad_file,
+              "{}: dtype '{}' is {}; expected F32, F16, BF16, F8_E4M3, I8, U8, I32, I64 or BOOL: "
+              "convert the checkpoint",
+              where, dtype->as_string(), defined ? "not supported" : "not known");
 }
 
 Result<Shape> read_shape(const Json& spec, const std::string& where) {
@@ -195,7 +210,8 @@ Status check_coverage(const std::vector<TensorEntry>& entries, std::string_view 
 Result<std::vector<TensorEntry>> parse_safetensors(std::span<const std::byte> file,
                                                    std::string_view name) {
   SWITCHYARD_ASSIGN(const std::string_view text, header_text(file, name));
-  SWITCHYARD_ASSIGN(const Json header, parse_json(text, fmt::format("{}: header", name)));
+  SWITCHYARD_ASSIGN(const Json header,
+                    parse_json(text, fmt::format("{}: header from offset 8 on", name)));
   const uint64_t data_at = 8 + text.size(), data_bytes = file.size() - data_at;
   std::vector<TensorEntry> entries;
   entries.reserve(header.as_object().size());

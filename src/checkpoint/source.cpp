@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opening a checkpoint: which files, inside which folder, and do they agree with the index.
+//
+// Names of files come from the index, which a stranger wrote: they must be plain names, and what they lead to must lie
+// in the model's own folder.
 #include "checkpoint/source.h"
 
 #include <algorithm>
@@ -25,10 +29,12 @@ Result<std::string> inside(const std::string& folder, const std::string& name) {
                 path.string(), error.message());
   }
   const fs::path home = fs::canonical(folder, error);
-  const fs::path blobs = home.parent_path().parent_path() / "blobs";
-  if (error || (real.parent_path() != home && real.parent_path() != blobs)) {
-    return fail(Code::bad_file, "{}: leads outside the model's folder (to {})", path.string(),
-                real.string());
+  const bool cache = home.parent_path().filename() == "snapshots" &&
+                     real.parent_path() == home.parent_path().parent_path() / "blobs";
+  if (error || (real.parent_path() != home && !cache)) {
+    return fail(Code::bad_file,
+                "{}: leads outside the model's folder (to {}); copy the file into the folder",
+                path.string(), real.string());
   }
   return path.string();
 }
@@ -104,17 +110,21 @@ Result<Source> open_index(const std::string& folder, const std::string& path) {
   return source;
 }
 
+Result<Source> open_single(const std::string& folder, const std::string& name) {
+  SWITCHYARD_ASSIGN(const std::string path, inside(folder, name));
+  return open_file(path);
+}
+
 Result<Source> open_folder(const std::string& folder) {
   const std::string index = folder + "/model.safetensors.index.json";
   if (file_exists(index)) return open_index(folder, index);
-  const std::string single = folder + "/model.safetensors";
-  if (file_exists(single)) return open_file(single);
+  if (file_exists(folder + "/model.safetensors")) return open_single(folder, "model.safetensors");
   SWITCHYARD_ASSIGN(const std::vector<std::string> names, list_directory(folder));
   std::vector<std::string> found;
   for (const std::string& name : names) {
     if (name.ends_with(".safetensors")) found.push_back(name);
   }
-  if (found.size() == 1) return open_file(folder + "/" + found[0]);
+  if (found.size() == 1) return open_single(folder, found[0]);
   return fail(Code::bad_file,
               "{}: expected model.safetensors.index.json, model.safetensors or one *.safetensors; "
               "found {} such files",

@@ -33,6 +33,9 @@ class Source {
   Source() = default;
   Source(std::vector<std::shared_ptr<MappedFile>> files, std::vector<TensorEntry> tensors,
          std::string format);
+  // Move-only: a copy would have entries of its own, and those who hold pointers could not tell.
+  Source(Source&&) = default;
+  Source& operator=(Source&&) = default;
 
   std::span<const TensorEntry> tensors() const noexcept { return tensors_; }  ///< sorted by name
   const TensorEntry* find(std::string_view name) const noexcept;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The arena is one Storage for life.
 #include "device/arena.h"
 
 namespace switchyard {

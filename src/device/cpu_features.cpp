@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Source: Intel Software Developer's Manual, volume 1, 13.3 (XCR0) and volume 2 (CPUID); Linux
+// Documentation/x86/xstate.rst (permission for tile data).
 #include "device/cpu_features.h"
 
 #include <array>
@@ -119,7 +121,8 @@ CpuFeatures read_features() {
     features.usable &= level.bits;
     return features;
   }
-  features.warning =
+  if (!features.warning.empty()) features.warning += "; ";
+  features.warning +=
       "SWITCHYARD_MAX_ISA='" + *cap + "' is unknown (baseline, avx2, avx512, amx); ignored";
   return features;
 }

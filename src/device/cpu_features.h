@@ -34,7 +34,7 @@ struct CpuFeatures {
   uint64_t detected = 0;  ///< what the machine can do
   uint64_t usable = 0;    ///< after SWITCHYARD_MAX_ISA
   std::string model;      ///< brand string
-  std::string warning;    ///< an unknown SWITCHYARD_MAX_ISA, or AMX refused by the kernel; else empty
+  std::string warning;  ///< an unknown SWITCHYARD_MAX_ISA, or AMX refused by the kernel; else empty
 };
 
 /// Read once per process. Asks the kernel for AMX tile permission; a refusal clears the AMX bits.

@@ -9,9 +9,13 @@ namespace switchyard {
 
 Result<std::vector<DeviceFacts>> cuda_devices() {
   int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
-    return fail(Code::unavailable, "CUDA: {} ({})", cudaGetErrorString(error),
-                cudaGetErrorName(error));
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted == cudaErrorNoDevice) return std::vector<DeviceFacts>{};
+  if (counted != cudaSuccess) {
+    return fail(Code::unavailable,
+                "CUDA: no usable driver: {} ({}); install an NVIDIA driver for CUDA {}.{} or newer",
+                cudaGetErrorString(counted), cudaGetErrorName(counted), CUDART_VERSION / 1000,
+                CUDART_VERSION % 1000 / 10);
   }
   std::vector<DeviceFacts> devices;
   for (int i = 0; i < count; ++i) {

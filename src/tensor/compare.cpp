@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One pass in double; the first non-finite value ends the search for the worst index.
 #include "tensor/compare.h"
 
 #include <cmath>

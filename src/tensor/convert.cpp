@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plain loops over the exact conversions of float_types.h.
 #include "tensor/convert.h"
 
 #include <cstring>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Element types by name.
 #include "tensor/dtype.h"
 
 namespace switchyard {

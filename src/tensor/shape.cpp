@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Products of extents, checked where they come from a file.
 #include "tensor/shape.h"
 
 #include <fmt/format.h>

@@ -15,7 +15,7 @@ class Storage {
  public:
   Storage() = default;
 
-  /// Zeroed host memory. Errors: Code::out_of_memory with the size asked for.
+  /// Zeroed host memory. Errors: Code::out_of_memory with the size asked for, also when the machine has less.
   static Result<Storage> allocate(int64_t size_bytes);
   /// Keeps `owner` alive for as long as the bytes are used.
   static Storage share(std::shared_ptr<const void> owner, std::span<const std::byte> bytes);
