@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two small tables, made once.
+#include "text/byte_level.h"
+
+#include <array>
+
+#include "text/unicode.h"
+
+namespace switchyard::text {
+namespace {
+
+struct Alphabet {
+  std::array<char32_t, 256> character{};
+  std::array<int, 0x144> byte{};  // by character; -1 where there is none
+
+  Alphabet() {
+    byte.fill(-1);
+    char32_t next = 0x100;
+    for (unsigned i = 0; i < 256; ++i) {
+      const bool printable =
+          (i >= 0x21 && i <= 0x7E) || (i >= 0xA1 && i <= 0xAC) || (i >= 0xAE && i <= 0xFF);
+      character[i] = printable ? char32_t{i} : next++;
+      byte[character[i]] = static_cast<int>(i);
+    }
+  }
+};
+
+const Alphabet& alphabet() {
+  static const Alphabet kAlphabet;
+  return kAlphabet;
+}
+
+}  // namespace
+
+std::string to_byte_alphabet(std::string_view bytes) {
+  std::string out;
+  out.reserve(bytes.size() + bytes.size() / 4);
+  for (const char byte : bytes) {
+    append_character(out, alphabet().character[static_cast<unsigned char>(byte)]);
+  }
+  return out;
+}
+
+std::optional<std::string> from_byte_alphabet(std::string_view token) {
+  std::string out;
+  for (size_t at = 0; at < token.size();) {
+    const char32_t character = next_character(token, at);
+    const int byte = character < alphabet().byte.size() ? alphabet().byte[character] : -1;
+    if (byte < 0) return std::nullopt;
+    out += static_cast<char>(byte);
+  }
+  return out;
+}
+
+}  // namespace switchyard::text
