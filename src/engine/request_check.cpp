@@ -75,14 +75,15 @@ Status check_lengths(const SamplingParams& params) {
 
 Status SamplingParams::check() const {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto wide = [](float value) { return static_cast<double>(value); };
   const NumberRule rules[] = {
-      {"temperature", temperature, 0, kInfinity, false},
+      {"temperature", wide(temperature), 0, kInfinity, false},
       {"top_k", static_cast<double>(top_k), 0, kInfinity, false},
-      {"top_p", top_p, 0, 1, true},
-      {"min_p", min_p, 0, 1, false},
-      {"repetition_penalty", repetition_penalty, 0, kInfinity, true},
-      {"presence_penalty", presence_penalty, -2, 2, false},
-      {"frequency_penalty", frequency_penalty, -2, 2, false},
+      {"top_p", wide(top_p), 0, 1, true},
+      {"min_p", wide(min_p), 0, 1, false},
+      {"repetition_penalty", wide(repetition_penalty), 0, kInfinity, true},
+      {"presence_penalty", wide(presence_penalty), -2, 2, false},
+      {"frequency_penalty", wide(frequency_penalty), -2, 2, false},
   };
   for (const NumberRule& rule : rules) SWITCHYARD_TRY(check_number(rule));
   SWITCHYARD_TRY(check_lengths(*this));

@@ -37,12 +37,6 @@ struct Row {
   std::span<const int32_t> output() const {
     return in.tokens.subspan(static_cast<size_t>(in.prompt_tokens));
   }
-  /// A token's probability as a multiple of that of the likeliest one.
-  double weight(float logit) const {
-    constexpr double kLeast = -200;  // below it, the exponential is zero as a float
-    const double power = (double{logit} - double{largest}) * inverse_temperature;
-    return double{std::exp(static_cast<float>(std::max(power, kLeast)))};
-  }
   std::span<Candidate> kept() const {
     return scratch.candidates.first(static_cast<size_t>(num_kept));
   }
@@ -50,10 +44,8 @@ struct Row {
 
   const SampleRow& in;
   Sampler::Scratch& scratch;
-  double inverse_temperature = 1;
-  float largest = 0;      // the largest logit after the penalties
+  Weigher weigh;          // by the logits after the penalties
   int64_t num_kept = -1;  // tokens in kept(); negative: all of the vocabulary, kept() is not filled
-  bool sorted = false;    // kept() is sorted, best first
   Pick pick;
 };
 
@@ -102,17 +94,16 @@ void mask_ends_before_min_tokens(Row& row) {
 /// Zero decides at once. Any other is applied where weights are computed: it changes no order.
 void temperature(Row& row) {
   const Candidate largest = find_largest(row.in.logits);
-  row.largest = largest.logit;
+  row.weigh.largest = static_cast<double>(largest.logit);
   if (row.params().temperature == 0.0f) {
     row.pick.token = largest.token;
   } else {
-    row.inverse_temperature = 1.0 / double{row.params().temperature};
+    row.weigh.inverse_temperature = 1.0 / static_cast<double>(row.params().temperature);
   }
 }
 
 void keep_best(Row& row, int64_t count) {
   row.num_kept = select_best(row.in.logits, count, row.scratch.candidates);
-  row.sorted = true;
 }
 
 void top_k(Row& row) {
@@ -124,7 +115,7 @@ void top_k(Row& row) {
 bool cut_at_mass(Row& row, double mass) {
   double sum = 0;
   for (int64_t i = 0; i < row.num_kept; ++i) {
-    sum += row.weight(row.kept()[static_cast<size_t>(i)].logit);
+    sum += row.weigh(row.kept()[static_cast<size_t>(i)].logit);
     if (sum < mass) continue;
     row.num_kept = i + 1;
     return true;
@@ -135,47 +126,48 @@ bool cut_at_mass(Row& row, double mass) {
 double total_weight(const Row& row) {
   double total = 0;
   if (row.all_kept()) {
-    for (const float logit : row.in.logits) total += row.weight(logit);
+    for (const float logit : row.in.logits) total += row.weigh(logit);
   } else {
-    for (const Candidate& candidate : row.kept()) total += row.weight(candidate.logit);
+    for (const Candidate& candidate : row.kept()) total += row.weigh(candidate.logit);
   }
   return total;
 }
 
-/// The fewest best tokens whose probabilities reach top_p. Where nothing is selected yet, guesses
-/// how many that is and asks for eight times more until it suffices: most distributions need a few
-/// dozen of 150,000.
+/// The fewest best tokens whose probabilities reach top_p. Where nothing is selected yet, a few
+/// guesses of how many that is come first: most distributions need a few dozen of 150,000.
 void top_p(Row& row) {
   if (row.params().top_p >= 1.0f) return;
-  const double mass = double{row.params().top_p} * total_weight(row);
+  const double mass = static_cast<double>(row.params().top_p) * total_weight(row);
   if (!row.all_kept()) {
     cut_at_mass(row, mass);
     return;
   }
-  for (int64_t count = 64;; count *= 8) {
-    keep_best(row, count);
-    if (cut_at_mass(row, mass) || count >= row.vocab()) return;
+  for (const int64_t guess : {64, 512}) {
+    keep_best(row, guess);
+    if (cut_at_mass(row, mass)) return;
   }
+  for (size_t i = 0; i < row.in.logits.size(); ++i)
+    row.scratch.candidates[i] = {row.in.logits[i], static_cast<int32_t>(i)};
+  row.num_kept = select_mass(row.scratch.candidates, mass, row.weigh);
 }
 
 /// Tokens at least min_p times as likely as the likeliest.
 void min_p(Row& row) {
   if (row.params().min_p <= 0.0f) return;
-  const double least =
-      double{row.largest} + std::log(double{row.params().min_p}) / row.inverse_temperature;
+  const double least = row.weigh.largest + std::log(static_cast<double>(row.params().min_p)) /
+                                               row.weigh.inverse_temperature;
+  int64_t used = 0;
+  const auto keep = [&](Candidate candidate) {
+    if (static_cast<double>(candidate.logit) >= least)
+      row.scratch.candidates[static_cast<size_t>(used++)] = candidate;
+  };
   if (row.all_kept()) {
-    int64_t used = 0;
     for (size_t i = 0; i < row.in.logits.size(); ++i)
-      if (double{row.in.logits[i]} >= least)
-        row.scratch.candidates[static_cast<size_t>(used++)] = {row.in.logits[i],
-                                                               static_cast<int32_t>(i)};
-    row.num_kept = used;
-    return;
+      keep({row.in.logits[i], static_cast<int32_t>(i)});
+  } else {
+    for (const Candidate& candidate : row.kept()) keep(candidate);
   }
-  SWITCHYARD_DCHECK(row.sorted, "min_p after a selection");
-  while (row.num_kept > 1 &&
-         double{row.kept()[static_cast<size_t>(row.num_kept - 1)].logit} < least)
-    --row.num_kept;
+  row.num_kept = used;
 }
 
 /// Walks the weights up to a random share of their sum.
@@ -187,7 +179,7 @@ void draw(Row& row) {
   double left = unit_double(random[0], random[1]) * total_weight(row);
   int32_t token = -1;
   const auto visit = [&](float logit, int32_t candidate) {
-    const double weight = row.weight(logit);
+    const double weight = row.weigh(logit);
     if (weight <= 0) return false;
     token = candidate;  // the last one of any weight, should rounding leave a rest
     return (left -= weight) < 0;

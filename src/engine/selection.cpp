@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
+#include <utility>
 
 namespace switchyard::engine {
 namespace {
@@ -61,6 +63,12 @@ class Best {
 
 }  // namespace
 
+double Weigher::operator()(float logit) const noexcept {
+  constexpr double kLeast = -200;  // below it, the exponential is zero as a float
+  const double power = (static_cast<double>(logit) - largest) * inverse_temperature;
+  return static_cast<double>(std::exp(static_cast<float>(std::max(power, kLeast))));
+}
+
 bool all_finite(std::span<const float> logits) noexcept {
   // The exponent bits are all set for NaN and infinity alone; a loop without branches becomes
   // vector code.
@@ -100,6 +108,32 @@ int64_t select_best(std::span<const float> logits, int64_t count,
   }
   for (; i < logits.size(); ++i) visit(i);
   return best.finish();
+}
+
+int64_t select_mass(std::span<Candidate> candidates, double mass, const Weigher& weigh) noexcept {
+  // Everything before `low` is kept, everything from `high` on is not.
+  auto low = candidates.begin(), high = candidates.end();
+  double kept = 0;
+  while (low != high) {
+    std::swap(*low, *(low + (high - low) / 2));  // sorted input must not make it quadratic
+    const Candidate pivot = *low;
+    double better_mass = 0;
+    auto last = low;  // [low + 1, last] are better than the pivot
+    for (auto at = low + 1; at != high; ++at) {
+      if (!better(*at, pivot)) continue;
+      better_mass += weigh(at->logit);
+      std::swap(*++last, *at);
+    }
+    std::swap(*low, *last);  // now [low, last) are better, and the pivot is at last
+    if (kept + better_mass >= mass) {
+      high = last;
+      continue;
+    }
+    kept += better_mass + weigh(pivot.logit);
+    low = last + 1;
+    if (kept >= mass) break;
+  }
+  return low - candidates.begin();
 }
 
 }  // namespace switchyard::engine

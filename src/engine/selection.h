@@ -17,6 +17,13 @@ constexpr bool better(const Candidate& a, const Candidate& b) noexcept {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
 
+/// Turns a logit into a probability, as a multiple of the likeliest token's.
+struct Weigher {
+  double largest = 0;  ///< the largest logit
+  double inverse_temperature = 1;
+  double operator()(float logit) const noexcept;
+};
+
 /// False when any of the logits is NaN or infinite.
 bool all_finite(std::span<const float> logits) noexcept;
 
@@ -28,5 +35,9 @@ Candidate find_largest(std::span<const float> logits) noexcept;
 /// overwritten. Keeps those above a rising threshold in a buffer and halves it when it is full: O(V
 /// + count log count) expected.
 int64_t select_best(std::span<const float> logits, int64_t count, std::span<Candidate> to) noexcept;
+
+/// Moves the fewest best candidates whose weights sum to `mass` to the front, in no order, and says how many there
+/// are: all of them when even their sum is less. A quickselect by weight: O(V) expected.
+int64_t select_mass(std::span<Candidate> candidates, double mass, const Weigher& weigh) noexcept;
 
 }  // namespace switchyard::engine

@@ -8,10 +8,14 @@ namespace switchyard {
 namespace {
 thread_local uint64_t count = 0;
 
-void* counted(std::size_t size, std::size_t alignment) {
+void* counted_or_null(std::size_t size, std::size_t alignment) noexcept {
   ++count;
   const std::size_t rounded = (size + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  return std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+}
+
+void* counted(std::size_t size, std::size_t alignment) {
+  void* memory = counted_or_null(size, alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
@@ -26,6 +30,9 @@ void* operator new(std::size_t size) {
 }
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return switchyard::counted(size, static_cast<std::size_t>(alignment));
+}
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return switchyard::counted_or_null(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

@@ -344,18 +344,19 @@ std::set<int32_t> kept_by_definition(const Case& given) {
     return given.logits[static_cast<size_t>(a)] > given.logits[static_cast<size_t>(b)];
   });
   if (given.params.top_k > 0) order.resize(static_cast<size_t>(given.params.top_k));
-  const double largest = double{given.logits[static_cast<size_t>(order[0])]};
+  const double largest = static_cast<double>(given.logits[static_cast<size_t>(order[0])]);
   std::vector<double> weight;
   for (const int32_t token : order)
-    weight.push_back(std::exp((double{given.logits[static_cast<size_t>(token)]} - largest) /
-                              double{given.params.temperature}));
+    weight.push_back(
+        std::exp((static_cast<double>(given.logits[static_cast<size_t>(token)]) - largest) /
+                 static_cast<double>(given.params.temperature)));
   const double total = std::accumulate(weight.begin(), weight.end(), 0.0);
   std::set<int32_t> kept;
   double sum = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    if (sum >= double{given.params.top_p} * total) break;
+    if (sum >= static_cast<double>(given.params.top_p) * total) break;
     sum += weight[i];
-    if (weight[i] >= double{given.params.min_p}) kept.insert(order[i]);
+    if (weight[i] >= static_cast<double>(given.params.min_p)) kept.insert(order[i]);
   }
   return kept;
 }
@@ -372,7 +373,8 @@ TEST_F(SamplerTest, RealVocabularyKeepsWhatTheDefinitionKeeps) {
   };
   for (const Setting& setting :
        {Setting{1.0f, 0.95f, 0, 50}, Setting{0.5f, 0.3f, 0, 0}, Setting{0.3f, 0.9f, 0, 0},
-        Setting{1.0f, 1.0f, 0.05f, 0}, Setting{0.7f, 0.5f, 0.02f, 1000}}) {
+        Setting{2.0f, 0.9f, 0, 0}, Setting{2.0f, 0.8f, 0.01f, 0}, Setting{1.0f, 1.0f, 0.05f, 0},
+        Setting{0.7f, 0.5f, 0.02f, 1000}}) {
     given.params.temperature = setting.temperature;
     given.params.top_p = setting.top_p;
     given.params.min_p = setting.min_p;

@@ -68,6 +68,31 @@ TEST(Selection, LeavesOutWhatIsMasked) {
   EXPECT_EQ(room[1].token, 20);
 }
 
+TEST(Selection, MassKeepsTheFewestThatReachIt) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal(0, 2);
+  for (const size_t size : {1u, 2u, 3u, 50u, 3000u}) {
+    std::vector<float> logits(size);
+    for (float& logit : logits) logit = std::round(normal(random) * 2) / 2;  // with ties
+    const std::vector<Candidate> best = sorted(logits);
+    Weigher weigh;
+    weigh.largest = static_cast<double>(best[0].logit);
+    double total = 0;
+    for (const Candidate& candidate : best) total += weigh(candidate.logit);
+    for (const double share : {1e-9, 0.1, 0.5, 0.9, 0.999, 2.0}) {
+      size_t expected = 0;  // the definition, on the full sort
+      for (double sum = 0; expected < size && sum < share * total; ++expected)
+        sum += weigh(best[expected].logit);
+      std::vector<Candidate> given;
+      for (size_t i = 0; i < size; ++i) given.push_back({logits[i], static_cast<int32_t>(i)});
+      const int64_t kept = select_mass(given, share * total, weigh);
+      ASSERT_EQ(kept, static_cast<int64_t>(expected)) << size << " share " << share;
+      std::sort(given.begin(), given.begin() + kept, better);
+      for (size_t i = 0; i < expected; ++i) ASSERT_EQ(given[i].token, best[i].token);
+    }
+  }
+}
+
 TEST(Selection, LargestIsTheLowestOfEqualTokens) {
   for (const size_t size : {1u, 16u, 17u, 100u}) {
     std::vector<float> logits(size, -3.0f);
