@@ -81,6 +81,9 @@ Result<Json> parse_json(std::string_view text, std::string_view name);
 /// Reads and parses a file of at most `max_bytes`.
 Result<Json> read_json_file(const std::string& path, uint64_t max_bytes = uint64_t{256} << 20);
 
+/// The value as one short line of JSON, for messages: long ones are cut and end in "...".
+std::string json_text(const Json& json);
+
 /// Appends JSON to a string. Commas and escapes are its business; numbers that JSON lacks (NaN, infinity) are
 /// written as null. Invalid UTF-8 in strings is replaced by U+FFFD, so that the output is always valid.
 class JsonWriter {

@@ -200,4 +200,14 @@ JsonWriter& JsonWriter::value(const Json& json) {
   SWITCHYARD_UNREACHABLE("a kind of JSON");
 }
 
+std::string json_text(const Json& json) {
+  constexpr size_t kLongest = 80;
+  std::string text;
+  JsonWriter(text).value(json);
+  if (text.size() <= kLongest) return text;
+  size_t end = kLongest;
+  while ((static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  return text.substr(0, end) + "...";
+}
+
 }  // namespace switchyard

@@ -15,12 +15,6 @@ bool plain_name(const std::string& name) {
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
 }
 
-std::string json_text(const Json& json) {
-  std::string text;
-  JsonWriter(text).value(json);
-  return text;
-}
-
 /// A whole number of bytes; some writers store it as a float.
 std::optional<uint64_t> byte_count(const Json& number) {
   if (number.is_integer() && number.as_int() >= 0) return static_cast<uint64_t>(number.as_int());

@@ -66,10 +66,14 @@ Result<std::string_view> header_text(std::span<const std::byte> file, std::strin
   return text;
 }
 
+std::string kind_of(const Json* json) {
+  return json == nullptr ? "none" : std::string(json->kind_name());
+}
+
 Result<DType> read_dtype(const Json& spec, const std::string& where) {
   const Json* dtype = spec.find("dtype");
   if (dtype == nullptr || !dtype->is_string()) {
-    return fail(Code::bad_file, "{}: expected a string 'dtype'", where);
+    return fail(Code::bad_file, "{}: expected a string 'dtype', found {}", where, kind_of(dtype));
   }
   for (const NamedDType& known : kDTypes) {
     if (known.name == dtype->as_string()) return known.dtype;
@@ -85,7 +89,7 @@ Result<DType> read_dtype(const Json& spec, const std::string& where) {
 Result<Shape> read_shape(const Json& spec, const std::string& where) {
   const Json* extents = spec.find("shape");
   if (extents == nullptr || !extents->is_array()) {
-    return fail(Code::bad_file, "{}: expected an array 'shape'", where);
+    return fail(Code::bad_file, "{}: expected an array 'shape', found {}", where, kind_of(extents));
   }
   if (extents->as_array().size() > kMaxRank) {
     return fail(Code::bad_file, "{}: shape has {} dimensions, at most {} are known", where,
@@ -94,8 +98,8 @@ Result<Shape> read_shape(const Json& spec, const std::string& where) {
   Shape shape;
   for (const Json& extent : extents->as_array()) {
     if (!extent.is_integer() || extent.as_int() < 0) {
-      return fail(Code::bad_file, "{}: shape must hold non-negative integers, found a {}", where,
-                  extent.kind_name());
+      return fail(Code::bad_file, "{}: shape must hold non-negative integers, found {}", where,
+                  json_text(extent));
     }
     shape.append(extent.as_int());
   }
@@ -105,12 +109,15 @@ Result<Shape> read_shape(const Json& spec, const std::string& where) {
 Status read_offsets(const Json& spec, const std::string& where, TensorEntry& entry) {
   const Json* offsets = spec.find("data_offsets");
   if (offsets == nullptr || !offsets->is_array() || offsets->as_array().size() != 2) {
-    return fail(Code::bad_file, "{}: expected 'data_offsets' with two numbers", where);
+    return fail(Code::bad_file, "{}: expected 'data_offsets' with two numbers, found {}", where,
+                offsets != nullptr && offsets->is_array()
+                    ? fmt::format("{} of them", offsets->as_array().size())
+                    : kind_of(offsets));
   }
   for (const Json& offset : offsets->as_array()) {
     if (!offset.is_integer() || offset.as_int() < 0) {
-      return fail(Code::bad_file, "{}: data_offsets must be non-negative integers, found a {}",
-                  where, offset.kind_name());
+      return fail(Code::bad_file, "{}: data_offsets must be non-negative integers, found {}", where,
+                  json_text(offset));
     }
   }
   entry.begin = static_cast<uint64_t>(offsets->as_array()[0].as_int());
@@ -205,10 +212,7 @@ Status check_coverage(const std::vector<TensorEntry>& entries, std::string_view 
   return {};
 }
 
-}  // namespace
-
-Result<std::vector<TensorEntry>> parse_safetensors(std::span<const std::byte> file,
-                                                   std::string_view name) {
+Result<std::vector<TensorEntry>> parse(std::span<const std::byte> file, std::string_view name) {
   SWITCHYARD_ASSIGN(const std::string_view text, header_text(file, name));
   SWITCHYARD_ASSIGN(const Json header,
                     parse_json(text, fmt::format("{}: header from offset 8 on", name)));
@@ -232,6 +236,17 @@ Result<std::vector<TensorEntry>> parse_safetensors(std::span<const std::byte> fi
   std::sort(entries.begin(), entries.end(),
             [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
   return entries;
+}
+
+}  // namespace
+
+Result<std::vector<TensorEntry>> parse_safetensors(std::span<const std::byte> file,
+                                                   std::string_view name) {
+  Result<std::vector<TensorEntry>> entries = parse(file, name);
+  if (entries.ok() || entries.error().code != Code::bad_file) return entries;
+  Error error = std::move(entries).error();
+  error.message += "; fetch the file again, or ask whoever wrote it";
+  return error;
 }
 
 Status write_safetensors(const std::string& path,

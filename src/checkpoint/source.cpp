@@ -60,35 +60,32 @@ Result<Source> open_file(const std::string& path) {
 }
 
 // Every tensor of the index is in its shard and in no other.
-Status check_against_index(const Source& source, const ShardIndex& index, const std::string& path) {
+Status check_against_index(const Source& source, const ShardIndex& index) {
   std::string_view previous;
   for (const TensorEntry& entry : source.tensors()) {
     const std::string shard = fs::path(source.file_of(entry)).filename().string();
     if (entry.name == previous) {
-      return fail(Code::bad_file, "{}: tensor '{}' is in two shards, one of them {}", path,
-                  entry.name, shard);
+      return fail(Code::bad_file, "tensor '{}' is in two shards, one of them {}", entry.name,
+                  shard);
     }
     previous = entry.name;
     const auto at = index.shard_of.find(entry.name);
     if (at == index.shard_of.end()) {
-      return fail(Code::bad_file, "{}: tensor '{}' of {} is not in the index", path, entry.name,
-                  shard);
+      return fail(Code::bad_file, "tensor '{}' of {} is not in the index", entry.name, shard);
     }
     if (at->second != shard) {
-      return fail(Code::bad_file, "{}: tensor '{}': the index says {}, found in {}", path,
-                  entry.name, at->second, shard);
+      return fail(Code::bad_file, "tensor '{}': the index says {}, found in {}", entry.name,
+                  at->second, shard);
     }
   }
   for (const auto& [name, shard] : index.shard_of) {
     if (source.find(name) == nullptr) {
-      return fail(Code::bad_file, "{}: tensor '{}' is not in its shard {}", path, name, shard);
+      return fail(Code::bad_file, "tensor '{}' is not in its shard {}", name, shard);
     }
   }
   if (index.total_bytes && *index.total_bytes != source.total_bytes()) {
-    return fail(Code::bad_file,
-                "{}: metadata.total_size is {}, the tensors take {} bytes: a shard belongs to "
-                "another model",
-                path, *index.total_bytes, source.total_bytes());
+    return fail(Code::bad_file, "metadata.total_size is {}, the tensors take {} bytes",
+                *index.total_bytes, source.total_bytes());
   }
   return {};
 }
@@ -106,8 +103,11 @@ Result<Source> open_index(const std::string& folder, const std::string& path) {
     SWITCHYARD_TRY(add_shard(shard_path, files, tensors));
   }
   Source source(std::move(files), std::move(tensors), "safetensors");
-  SWITCHYARD_TRY(check_against_index(source, index, path));
-  return source;
+  Status agrees = check_against_index(source, index);
+  if (agrees.ok()) return source;
+  Error error = with_context(std::move(agrees).error(), path);
+  error.message += "; index and shards are not of one model: fetch the whole folder again";
+  return error;
 }
 
 Result<Source> open_single(const std::string& folder, const std::string& name) {
