@@ -24,6 +24,15 @@ constexpr TensorName kBaseNames[] = {
     {TensorRole::ignored, "model.layers.{L}.self_attn.rotary_emb.inv_freq"},
 };
 
+constexpr TensorName kMlpExpertNames[] = {
+    {TensorRole::router, "model.layers.{L}.mlp.gate.weight"},
+    {TensorRole::expert_gate, "model.layers.{L}.mlp.experts.{E}.gate_proj.weight"},
+    {TensorRole::expert_up, "model.layers.{L}.mlp.experts.{E}.up_proj.weight"},
+    {TensorRole::expert_down, "model.layers.{L}.mlp.experts.{E}.down_proj.weight"},
+    {TensorRole::experts_gate_up, "model.layers.{L}.mlp.experts.gate_up_proj"},
+    {TensorRole::experts_down, "model.layers.{L}.mlp.experts.down_proj"},
+};
+
 // Keys of every config that change nothing in a forward pass of inference.
 void ignore_common(ConfigReader& reader) {
   reader.ignore({"architectures",
@@ -205,11 +214,15 @@ Result<SparsePattern> read_sparse_pattern(ConfigReader& reader) {
   return pattern;
 }
 
-std::span<const TensorName> base_names() { return kBaseNames; }
-
 std::vector<TensorName> with_base_names(std::initializer_list<TensorName> own) {
   std::vector<TensorName> names(std::begin(kBaseNames), std::end(kBaseNames));
   names.insert(names.end(), own.begin(), own.end());
+  return names;
+}
+
+std::vector<TensorName> with_mlp_expert_names(std::initializer_list<TensorName> own) {
+  std::vector<TensorName> names = with_base_names(own);
+  names.insert(names.end(), std::begin(kMlpExpertNames), std::end(kMlpExpertNames));
   return names;
 }
 

@@ -41,10 +41,10 @@ struct SparsePattern {
 };
 Result<SparsePattern> read_sparse_pattern(ConfigReader& reader);
 
-/// Names that all families of this shape share (prefix "model.").
-std::span<const TensorName> base_names();
-
-/// base_names() followed by a family's own, as one list that lives for ever.
+/// The names that all families of this shape share (prefix "model."), followed by a family's own.
 std::vector<TensorName> with_base_names(std::initializer_list<TensorName> own);
+/// The same, with the router and experts under mlp.: one tensor per expert matrix (gate_proj, up_proj, down_proj), or
+/// fused.
+std::vector<TensorName> with_mlp_expert_names(std::initializer_list<TensorName> own);
 
 }  // namespace switchyard::model

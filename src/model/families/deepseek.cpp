@@ -7,13 +7,7 @@
 namespace switchyard::model {
 namespace {
 
-const std::vector<TensorName> kNames = with_base_names({
-    {TensorRole::router, "model.layers.{L}.mlp.gate.weight"},
-    {TensorRole::expert_gate, "model.layers.{L}.mlp.experts.{E}.gate_proj.weight"},
-    {TensorRole::expert_up, "model.layers.{L}.mlp.experts.{E}.up_proj.weight"},
-    {TensorRole::expert_down, "model.layers.{L}.mlp.experts.{E}.down_proj.weight"},
-    {TensorRole::experts_gate_up, "model.layers.{L}.mlp.experts.gate_up_proj"},
-    {TensorRole::experts_down, "model.layers.{L}.mlp.experts.down_proj"},
+const std::vector<TensorName> kNames = with_mlp_expert_names({
     {TensorRole::shared_gate, "model.layers.{L}.mlp.shared_experts.gate_proj.weight"},
     {TensorRole::shared_up, "model.layers.{L}.mlp.shared_experts.up_proj.weight"},
     {TensorRole::shared_down, "model.layers.{L}.mlp.shared_experts.down_proj.weight"},

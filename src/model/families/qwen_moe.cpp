@@ -7,15 +7,9 @@
 namespace switchyard::model {
 namespace {
 
-const std::vector<TensorName> kNames = with_base_names({
+const std::vector<TensorName> kNames = with_mlp_expert_names({
     {TensorRole::q_norm, "model.layers.{L}.self_attn.q_norm.weight"},
     {TensorRole::k_norm, "model.layers.{L}.self_attn.k_norm.weight"},
-    {TensorRole::router, "model.layers.{L}.mlp.gate.weight"},
-    {TensorRole::expert_gate, "model.layers.{L}.mlp.experts.{E}.gate_proj.weight"},
-    {TensorRole::expert_up, "model.layers.{L}.mlp.experts.{E}.up_proj.weight"},
-    {TensorRole::expert_down, "model.layers.{L}.mlp.experts.{E}.down_proj.weight"},
-    {TensorRole::experts_gate_up, "model.layers.{L}.mlp.experts.gate_up_proj"},
-    {TensorRole::experts_down, "model.layers.{L}.mlp.experts.down_proj"},
     {TensorRole::shared_gate, "model.layers.{L}.mlp.shared_expert.gate_proj.weight"},
     {TensorRole::shared_up, "model.layers.{L}.mlp.shared_expert.up_proj.weight"},
     {TensorRole::shared_down, "model.layers.{L}.mlp.shared_expert.down_proj.weight"},
