@@ -82,11 +82,12 @@ Result<AddedTokens> AddedTokens::make(std::vector<AddedToken> tokens, const Voca
   std::vector<std::pair<std::string, int32_t>> raw, normalized;
   for (AddedToken& token : tokens) SWITCHYARD_TRY(made.add(std::move(token), vocabulary));
   for (size_t i = 0; i < made.tokens_.size(); ++i) {
-    const AddedToken& token = made.tokens_[i];
+    AddedToken& token = made.tokens_[i];
     Piece piece{token.content, false};
     if (token.normalized && normalizer != nullptr) SWITCHYARD_TRY(normalizer->apply(piece));
-    if (piece.text.empty()) continue;  // nothing is left of it to be found
-    (token.normalized ? normalized : raw).emplace_back(piece.text, static_cast<int32_t>(i));
+    token.spelled = std::move(piece.text);
+    if (token.spelled.empty()) continue;  // nothing is left of it to be found
+    (token.normalized ? normalized : raw).emplace_back(token.spelled, static_cast<int32_t>(i));
   }
   made.raw_ = PrefixIndex(std::move(raw));
   made.normalized_ = PrefixIndex(std::move(normalized));

@@ -23,6 +23,7 @@ struct AddedToken {
   bool rstrip = false;       ///< and on its right
   bool normalized = false;   ///< searched in the normalized text, itself normalized
   bool special = false;      ///< may be left out of decoded text
+  std::string spelled = {};  ///< as it is searched and decoded: normalized, where it asks for that
 };
 
 /// One of "added_tokens" (there with its id) or of added_tokens_decoder.

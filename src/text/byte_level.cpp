@@ -52,4 +52,18 @@ std::optional<std::string> from_byte_alphabet(std::string_view token) {
   return out;
 }
 
+int byte_of_token(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
+  int byte = 0;
+  for (const char c : token.substr(3, 2)) {
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
+    if (digit < 0) return -1;
+    byte = byte * 16 + digit;
+  }
+  return byte;
+}
+
 }  // namespace switchyard::text

@@ -15,4 +15,7 @@ std::string to_byte_alphabet(std::string_view bytes);
 /// The bytes of a token; nothing when it has a character from outside the alphabet.
 std::optional<std::string> from_byte_alphabet(std::string_view token);
 
+/// The byte that a token <0xNN> of byte fallback stands for, or -1.
+int byte_of_token(std::string_view token);
+
 }  // namespace switchyard::text

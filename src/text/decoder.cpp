@@ -5,7 +5,6 @@
 
 #include <array>
 
-#include "base/utf8.h"
 #include "text/byte_level.h"
 #include "text/json_fields.h"
 #include "text/metaspace.h"
@@ -115,7 +114,7 @@ class ByteFallbackStep final : public DecodeStep {
  public:
   ByteFallbackStep(NoOptions, DecodeStep& next) : next_(next) {}
   void push(std::string_view token) override {
-    const int byte = byte_of(token);
+    const int byte = byte_of_token(token);
     if (byte >= 0) {
       run_ += static_cast<char>(byte);
       return;
@@ -129,19 +128,6 @@ class ByteFallbackStep final : public DecodeStep {
   }
 
  private:
-  static int byte_of(std::string_view token) {
-    if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
-    int byte = 0;
-    for (const char c : token.substr(3, 2)) {
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                               : -1;
-      if (digit < 0) return -1;
-      byte = byte * 16 + digit;
-    }
-    return byte;
-  }
   void flush() {
     if (run_.empty()) return;
     if (!find_invalid_utf8(run_)) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/files.h"
+#include "text/sentencepiece_model.h"
 #include "text/tokenizer_config.h"
 #include "text/tokenizer_json.h"
 
@@ -18,12 +19,19 @@ Opened open_json(const std::string& path, const TokenizerConfig& config) {
   return load_tokenizer_json(text, path, config);
 }
 
+Opened open_sentencepiece(const std::string& path, const TokenizerConfig& config) {
+  SWITCHYARD_ASSIGN(const std::string bytes, read_text_file(path, kMaxFile));
+  return load_sentencepiece_model(bytes, path, config);
+}
+
 struct Kind {
   std::string_view file;
   Opened (*open)(const std::string& path, const TokenizerConfig& config);
 };
 constexpr std::array kKinds = {
     Kind{"tokenizer.json", open_json},
+    Kind{"tokenizer.model", open_sentencepiece},
+    Kind{"spiece.model", open_sentencepiece},
 };
 
 }  // namespace

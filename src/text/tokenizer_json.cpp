@@ -34,13 +34,15 @@ class Sink final : public DecodeStep {
 
 class JsonDecoding final : public Decoding {
  public:
-  JsonDecoding(const Tokenizer& tokenizer, const Decoder& decoder, DecodeOptions options)
-      : tokenizer_(tokenizer), options_(options), steps_(decoder.start(sink_)) {}
+  JsonDecoding(const Pipeline& pipeline, DecodeOptions options)
+      : is_(pipeline), options_(options), steps_(pipeline.decoder.start(sink_)) {}
 
   void push(int32_t id, std::string& out) override {
-    const std::string_view token = tokenizer_.token_text(id);
-    if (token.empty() || (options_.skip_special_tokens && tokenizer_.is_special(id))) return;
-    first().push(token);
+    const AddedToken* added = is_.added.find(id);
+    if (added != nullptr && added->special && options_.skip_special_tokens) return;
+    if (added == nullptr && !is_.model->vocabulary().contains(id)) return;
+    // Like the reference, an added token that is searched normalized is also written so.
+    first().push(added != nullptr ? added->spelled : is_.model->vocabulary().text(id));
     hand_over(out);
   }
   void finish(std::string& out) override {
@@ -55,7 +57,7 @@ class JsonDecoding final : public Decoding {
     sink_.text.clear();
   }
 
-  const Tokenizer& tokenizer_;
+  const Pipeline& is_;
   DecodeOptions options_;
   Sink sink_;
   std::vector<std::unique_ptr<DecodeStep>> steps_;
@@ -88,7 +90,7 @@ class JsonTokenizer final : public Tokenizer {
   }
 
   std::unique_ptr<Decoding> start_decoding(const DecodeOptions& options) const override {
-    return std::make_unique<JsonDecoding>(*this, is_.decoder, options);
+    return std::make_unique<JsonDecoding>(is_, options);
   }
 
   int32_t vocab_size() const override { return is_.vocab_size; }
