@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Template: a chat template in the Jinja language, compiled once and rendered often.
 //
-// The language is Jinja2's as Hugging Face sets it up: immutable sandbox, trim_blocks, lstrip_blocks,
-// break and continue, the generation tag, tojson without HTML escapes, raise_exception and
-// strftime_now. There are no host objects to reach, and every rendering has budgets: steps, bytes,
-// output, depth. Reference: jinja.palletsprojects.com/templates; goldens in tests/golden/templates.
+// The language is that of Jinja2 as Hugging Face sets it up: immutable sandbox, trim_blocks, lstrip_blocks, break
+// and continue, the tag "generation" (no effect), tojson without HTML escapes, raise_exception, strftime_now.
+// Templates come from strangers: there are no host objects, and every rendering has a budget of work, output and
+// depth. Reference: jinja.palletsprojects.com/templates; goldens in tests/golden/templates.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,47 +18,38 @@
 #include "base/result.h"
 #include "text/jinja_value.h"
 
-namespace switchyard::text::jinja {
+namespace switchyard::text {
+
+using jinja::Value;
 
 /// What one rendering may cost. Beyond it there is an error, never a wait.
-struct Limits {
-  int64_t steps = 5'000'000;             ///< statements and expressions
-  int64_t work_bytes = int64_t{512} << 20;  ///< bytes of all values made on the way
-  size_t output_bytes = size_t{4} << 20;    ///< the text, and each text captured on the way
-  int depth = 1500;                      ///< nested statements, expressions and macro calls
+struct RenderLimits {
+  int64_t work = 5'000'000;  ///< nodes evaluated, elements made, and 32 bytes of text made each
+  size_t output_bytes = size_t{4} << 20;  ///< the result, and any string made on the way
+  int depth = 400;                        ///< statements, expressions and macros in one another
+  int64_t range = 100'000;                ///< elements of range()
 };
 
 struct RenderOptions {
-  Limits limits;
-  /// The clock behind strftime_now; without it, local time now.
-  std::optional<std::tm> now;
+  RenderLimits limits;
+  std::optional<std::tm> now;  ///< the clock behind strftime_now; without it, local time now
 };
 
-/// A stretch of rendered text. Special tokens may be read in template text alone: user data that
-/// spells one stays plain text.
-struct Segment {
-  std::string text;
-  bool from_template = false;
-};
-
-/// Immutable; one template serves many threads.
+/// Immutable; one template serves many threads. Copies share the tree.
 class Template {
  public:
-  /// Errors, with line and column: Code::bad_file for wrong syntax, Code::unsupported for a tag,
-  /// filter or test that is unknown here.
-  static Result<Template> compile(std::string_view source);
+  /// `name` starts every message. Errors: Code::bad_request with the line.
+  static Result<Template> compile(std::string_view source, std::string name);
 
-  /// `variables` is a dict. Errors: Code::bad_request, with line and column; raise_exception gives
-  /// its own text alone.
+  /// `variables` is a dict. Errors: Code::bad_request with the line; for raise_exception its text alone.
   Result<std::string> render(const Value& variables, const RenderOptions& options = {}) const;
-  /// The same text in stretches of one origin; neighbours differ in origin.
+  /// The same text in pieces; neighbours differ in origin.
   Result<std::vector<Segment>> render_segments(const Value& variables,
                                                const RenderOptions& options = {}) const;
 
  private:
-  struct Program;
-  explicit Template(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
-  std::shared_ptr<const Program> program_;
+  struct Tree;
+  std::shared_ptr<const Tree> tree_;
 };
 
-}  // namespace switchyard::text::jinja
+}  // namespace switchyard::text

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Value: what a template computes with, after Python's types: undefined, None, bool, int, float, str,
-// list, tuple, dict, range, and what filters and methods hand out.
+// Value: what expressions of a template yield, with the meaning and the spelling of Python.
 //
-// Data is immutable and shared (the sandbox forbids mutation), so values hold no cycles. Namespaces,
-// macros and functions are Objects of one rendering: it owns them, and values only point at them.
-// Integers have 64 bits; more is an error, never a wrong number.
+// Values never change once made (the reference runs in an immutable sandbox); namespaces are the exception.
+// Copies share their content. Undefined and none differ.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,153 +19,172 @@
 
 namespace switchyard::text::jinja {
 
-class Value;
+struct Sequence;
 class Dict;
 class Object;
 
-enum class Kind : uint8_t {
-  undefined,
-  none,
-  boolean,
-  integer,
-  real,
-  string,
-  list,
-  tuple,
-  dict,
-  range,
-  view,       ///< dict.keys(), values(), items()
-  generator,  ///< what map, select and others give: may be walked once
-  object
-};
-
-/// Nested deeper, values are refused, so that walking and destroying them needs little stack.
-inline constexpr int kMaxValueDepth = 200;
-
-/// The items of a list, tuple or view.
-struct Items {
-  std::vector<Value> values;
-  int depth = 1;              // 1 + the deepest item's
-  const char* view_name = "";  // dict_keys, dict_values or dict_items, of views
-};
-
-struct Range {
-  int64_t start = 0, stop = 0, step = 1;  // step is not 0
-  int64_t length() const noexcept;
-  int64_t at(int64_t index) const noexcept { return start + index * step; }
-};
-
 class Value {
  public:
-  Value() : value_(Missing{}) {}  ///< undefined
+  enum class Kind : uint8_t {
+    undefined,
+    none,
+    boolean,
+    integer,
+    real,
+    string,
+    sequence,
+    dict,
+    object
+  };
 
-  /// Undefined; using it for more than printing and testing is an error with this message.
-  static Value undefined(std::string message);
-  static Value none() { return Value(Storage(std::in_place_type<None>)); }
-  static Value boolean(bool value) { return Value(Storage(value)); }
-  static Value integer(int64_t value) { return Value(Storage(value)); }
-  static Value real(double value) { return Value(Storage(value)); }
-  static Value string(Text text);
-  static Value string(std::string_view bytes, Origin origin);
-  /// Of a list, tuple or dict that would nest deeper than kMaxValueDepth: Code::bad_request.
-  static Result<Value> list(std::vector<Value> values);
-  static Result<Value> tuple(std::vector<Value> values);
-  static Result<Value> view(std::vector<Value> values, const char* name);
-  static Result<Value> generator(std::vector<Value> values);
-  static Value dict(std::shared_ptr<const Dict> dict) { return Value(Storage(std::move(dict))); }
-  static Value range(Range range) { return Value(Storage(range)); }
-  static Value object(Object* object) { return Value(Storage(object)); }
+  /// None.
+  Value() : storage_(None{}) {}
+  explicit Value(bool value) : storage_(value) {}
+  explicit Value(int64_t value) : storage_(value) {}
+  explicit Value(double value) : storage_(value) {}
+  explicit Value(Text text) : storage_(std::make_shared<const Text>(std::move(text))) {}
+  explicit Value(std::shared_ptr<Object> object) : storage_(std::move(object)) {}
+  explicit Value(const char*) = delete;  // it would become a bool
 
-  /// A JSON tree; its strings are of `origin`. Error: an integer beyond 64 signed bits.
-  static Result<Value> from_json(const Json& json, Origin origin);
+  /// `why` is the message of the error when it is used.
+  static Value undefined(std::string why);
+  static Value string(std::string_view bytes, bool trusted) { return Value(Text(bytes, trusted)); }
+  static Value list(std::vector<Value> items);
+  static Value tuple(std::vector<Value> items);
+  static Value sequence(Sequence sequence);
+  static Value dict(Dict dict);
+  /// The value of a JSON tree. Errors: Code::bad_request for integers above 2^63 - 1.
+  static Result<Value> from_json(const Json& json, bool trusted = false);
 
-  Kind kind() const noexcept { return static_cast<Kind>(value_.index()); }
-  bool is(Kind kind) const noexcept { return this->kind() == kind; }
-  bool is_number() const noexcept;  ///< bool, int or float, as in Python
-  /// list, tuple or view.
-  bool has_items() const noexcept { return is(Kind::list) || is(Kind::tuple) || is(Kind::view); }
+  Kind kind() const noexcept { return static_cast<Kind>(storage_.index()); }
+  bool is_undefined() const noexcept { return kind() == Kind::undefined; }
+  bool is_none() const noexcept { return kind() == Kind::none; }
+  bool is_string() const noexcept { return kind() == Kind::string; }
+  bool is_dict() const noexcept { return kind() == Kind::dict; }
+  bool is_sequence() const noexcept { return kind() == Kind::sequence; }
+  bool is_object() const noexcept { return kind() == Kind::object; }
+  /// An int, or a bool, which counts as 0 or 1.
+  bool is_integral() const noexcept { return kind() == Kind::integer || kind() == Kind::boolean; }
+  bool is_number() const noexcept { return is_integral() || kind() == Kind::real; }
 
-  /// Only of the right kind.
-  bool as_bool() const noexcept { return *std::get_if<bool>(&value_); }
-  int64_t as_int() const noexcept;    ///< int or bool
-  double as_double() const noexcept;  ///< int, bool or float
-  const Text& as_text() const noexcept { return **std::get_if<TextPointer>(&value_); }
-  const std::string& as_string() const noexcept { return as_text().bytes(); }
-  const std::vector<Value>& items() const noexcept { return item_block().values; }
-  const Items& item_block() const noexcept;
-  const Dict& as_dict() const noexcept { return **std::get_if<DictPointer>(&value_); }
-  const Range& as_range() const noexcept { return *std::get_if<Range>(&value_); }
-  Object& as_object() const noexcept { return **std::get_if<Object*>(&value_); }
-  /// The message of an undefined value.
-  std::string_view missing_message() const noexcept;
+  /// Unchecked access: only when the kind is right.
+  bool as_bool() const noexcept { return *std::get_if<bool>(&storage_); }
+  int64_t as_int() const noexcept;  ///< of an integral value
+  double as_real() const noexcept;  ///< of any number
+  const Text& as_text() const noexcept {
+    return **std::get_if<std::shared_ptr<const Text>>(&storage_);
+  }
+  std::string_view view() const noexcept { return as_text().view(); }
+  const Sequence& as_sequence() const noexcept {
+    return **std::get_if<std::shared_ptr<const Sequence>>(&storage_);
+  }
+  const Dict& as_dict() const noexcept {
+    return **std::get_if<std::shared_ptr<const Dict>>(&storage_);
+  }
+  const std::shared_ptr<Object>& as_object() const noexcept {
+    return *std::get_if<std::shared_ptr<Object>>(&storage_);
+  }
+  /// The object when it is a T, else null.
+  template <class T>
+  std::shared_ptr<T> as() const {
+    return is_object() ? std::dynamic_pointer_cast<T>(as_object()) : nullptr;
+  }
 
-  /// Takes the next item of a generator; false at its end.
-  bool next(Value& item) const;
-
-  /// Python's name of the type: str, int, list, NoneType.
+  bool truth() const noexcept;
   std::string_view type_name() const noexcept;
+  /// How deep containers lie in one another; 0 for a scalar.
   int depth() const noexcept;
+  /// The error of using an undefined value.
+  Error undefined_error() const;
 
  private:
-  struct Missing {
-    std::shared_ptr<const std::string> message;
+  struct Undefined {
+    std::shared_ptr<const std::string> why;
   };
   struct None {};
-  struct Generator {
-    std::vector<Value> values;
-    size_t at = 0;
-    int depth = 1;
-  };
-  using TextPointer = std::shared_ptr<const Text>;
-  using DictPointer = std::shared_ptr<const Dict>;
-  struct List {
-    std::shared_ptr<const Items> items;
-  };
-  struct Tuple {
-    std::shared_ptr<const Items> items;
-  };
-  struct View {
-    std::shared_ptr<const Items> items;
-  };
-  using Storage = std::variant<Missing, None, bool, int64_t, double, TextPointer, List, Tuple,
-                               DictPointer, Range, View, std::shared_ptr<Generator>, Object*>;
-
-  explicit Value(Storage storage) : value_(std::move(storage)) {}
-
-  Storage value_;
+  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const Text>,
+               std::shared_ptr<const Sequence>, std::shared_ptr<const Dict>,
+               std::shared_ptr<Object>>
+      storage_;
 };
 
-/// A dict in order of insertion. Keys are None, bool, int, float, str or tuples of these.
+/// Lists and all that is like them. Generators (what map and select give) can be read once.
+struct Sequence {
+  enum class Flavor : uint8_t { list, tuple, range, generator, keys, values, items };
+
+  Flavor flavor = Flavor::list;
+  std::vector<Value> elements;
+  int64_t start = 0, stop = 0, step = 1;  // of a range
+  int depth = 1;
+  mutable bool consumed = false;  // of a generator
+
+  bool has_length() const noexcept { return flavor != Flavor::generator; }
+  /// x[0] works.
+  bool has_items() const noexcept { return flavor <= Flavor::range; }
+};
+
+/// Keys in the order of their first insertion. Keys are scalars.
 class Dict {
  public:
   using Entry = std::pair<Value, Value>;
 
-  /// Later entries replace the values of equal earlier keys. Errors: an unhashable key, too deep.
-  static Result<std::shared_ptr<const Dict>> make(std::vector<Entry> entries);
-
+  const Value* find(const Value& key) const noexcept;
+  const Value* find(std::string_view key) const noexcept;
+  /// Looks for the key first. Errors: Code::bad_request for a key that is no scalar, and too many keys.
+  Status set(Value key, Value value);
   const std::vector<Entry>& entries() const noexcept { return entries_; }
   size_t size() const noexcept { return entries_.size(); }
-  const Value* find(std::string_view key) const noexcept;
-  /// Null also when the key is of a type that no dict has.
-  const Value* find(const Value& key) const noexcept;
   int depth() const noexcept { return depth_; }
 
  private:
-  void index();
+  friend class Value;
+  void add_new(Value key, Value value);
 
   std::vector<Entry> entries_;
-  std::vector<uint32_t> by_name_;  // entries with string keys, sorted by key
   int depth_ = 1;
 };
 
-/// A thing of one rendering: a namespace, a macro, the loop variable, a function.
-class Object {
+/// Namespaces, loops, macros, functions and methods: things of which there is one.
+class Object : public std::enable_shared_from_this<Object> {
  public:
   virtual ~Object() = default;
   virtual std::string_view type_name() const noexcept = 0;
-  /// An attribute; undefined when there is none.
-  virtual Value attribute(std::string_view name) = 0;
-  virtual bool callable() const noexcept { return false; }
+  virtual bool is_callable() const noexcept { return false; }
+  /// Drops all values that it holds, so that circles of namespaces and macros end with the rendering.
+  virtual void clear() noexcept {}
 };
+
+/// The work that one rendering may do: a unit for each node evaluated, each element made, each 32 bytes of text.
+class Budget {
+ public:
+  explicit Budget(int64_t work) : left_(work) {}
+  Status charge(size_t work);
+  Status charge_text(size_t bytes) { return charge(1 + bytes / 32); }
+
+ private:
+  int64_t left_;
+};
+
+/// ==. It never fails in Python, and here only for lack of budget.
+Result<bool> equal(const Value& a, const Value& b, Budget& budget);
+/// a < b. Errors: Code::bad_request for kinds that have no order.
+Result<bool> less(const Value& a, const Value& b, Budget& budget);
+
+/// str() and repr(), appended; numbers, None and punctuation are trusted, strings keep their origin.
+Status append_str(const Value& value, Text& out, Budget& budget);
+Status append_repr(const Value& value, Text& out, Budget& budget);
+std::string real_repr(double value);
+
+struct JsonStyle {
+  bool ascii = false;
+  bool sort_keys = false;
+  bool indented = false;
+  Text indent;  // of one level
+  Text item_separator{", ", true};
+  Text key_separator{": ", true};
+};
+
+/// json.dumps().
+Status append_json(const Value& value, const JsonStyle& style, Text& out, Budget& budget);
 
 }  // namespace switchyard::text::jinja
