@@ -140,21 +140,20 @@ std::string facts_text(const Inspection& it, const Look& look) {
       fmt::format("{} of {}, {} tensors, {}, {}", it.source.files().size(), it.source.format(),
                   it.source.tensors().size(),
                   size_text(static_cast<int64_t>(it.source.total_bytes())), dtype_text(it.source)));
-  const std::string text = table.text(look);
-  return text.substr(text.find('\n') + 1);
+  return table.text(look, Table::Titles::left_out);
 }
 
 std::string parts_text(const Inspection& it, const Look& look) {
   constexpr int kBarColumns = 30;
   const auto total = static_cast<double>(std::max<uint64_t>(it.source.total_bytes(), 1));
-  std::vector<std::pair<std::string, Align>> columns{
+  std::vector<Column> columns{
       {"part", Align::left}, {"bytes", Align::right}, {"share", Align::right}};
-  if (look.terminal) columns.emplace_back("", Align::left);
+  if (look.terminal) columns.emplace_back("", Align::left, Style::cyan);
   Table table(columns);
   for (const auto& [part, bytes] : it.part_bytes) {
     const double share = static_cast<double>(bytes) / total;
     std::vector<std::string> cells{part, size_text(bytes), fmt::format("{:.1f}%", 100 * share)};
-    if (look.terminal) cells.push_back(styled(bar(share, kBarColumns), Style::cyan, look));
+    if (look.terminal) cells.push_back(bar(share, kBarColumns));
     table.add(std::move(cells));
   }
   return table.text(look);

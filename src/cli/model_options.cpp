@@ -82,8 +82,7 @@ std::string summary_text(const ModelSummary& summary, const EngineOptions& optio
   table.add({"chat", summary.chat_template.empty() ? "no template in this folder"
                                                    : "template of " + summary.chat_template});
   table.add({"loaded", fmt::format("in {}", time_text(summary.load_s))});
-  const std::string text = table.text(look);
-  return text.substr(text.find('\n') + 1);  // without the line of titles
+  return table.text(look, Table::Titles::left_out);
 }
 
 }  // namespace switchyard::cli

@@ -2,6 +2,7 @@
 #include "cli/moe_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <string_view>
@@ -56,6 +57,43 @@ struct LayerLoad {
   double imbalance = 0;
 };
 
+/// The picks of one prompt in one layer as shares of all its picks there.
+std::vector<double> shares(const PromptExperts& prompt, size_t layer) {
+  const std::vector<uint32_t>& picks = prompt.moe->picks[layer];
+  const double total = std::max(std::accumulate(picks.begin(), picks.end(), 0.0), 1.0);
+  std::vector<double> shares;
+  for (const uint32_t count : picks) shares.push_back(count / total);
+  return shares;
+}
+
+/// How far apart the prompts are in a layer: the sum of all differences of shares.
+double spread(const std::vector<PromptExperts>& prompts, size_t layer) {
+  double spread = 0;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::vector<double> a = shares(prompts[i], layer);
+    for (size_t j = 0; j < i; ++j) {
+      const std::vector<double> b = shares(prompts[j], layer);
+      for (size_t e = 0; e < a.size(); ++e) spread += std::abs(a[e] - b[e]);
+    }
+  }
+  return spread;
+}
+
+/// One character for each expert, higher where it had more picks; neighbours share one when there are too many.
+std::string strip(const std::vector<double>& shares) {
+  constexpr size_t kMostColumns = 64;
+  constexpr const char* kHeights[] = {" ",      "\u2581", "\u2582", "\u2583", "\u2584",
+                                      "\u2585", "\u2586", "\u2587", "\u2588"};
+  const size_t each = (shares.size() + kMostColumns - 1) / kMostColumns;
+  std::vector<double> columns((shares.size() + each - 1) / each);
+  for (size_t e = 0; e < shares.size(); ++e) columns[e / each] += shares[e];
+  const double most = *std::max_element(columns.begin(), columns.end());
+  std::string out;
+  for (const double column : columns)
+    out += kHeights[most > 0 ? static_cast<size_t>(std::ceil(8 * column / most)) : 0];
+  return out;
+}
+
 /// A phase of the report: the zones that it sums, by the names of zone_name().
 struct Phase {
   const char* title;
@@ -91,11 +129,11 @@ std::string other_text(const EngineStats& stats) {
 
 std::string expert_report(const EngineStats& stats, const Look& look) {
   if (stats.load.empty() || stats.steps == 0) return "";
-  std::vector<std::pair<std::string, Align>> columns{
-      {"MoE layer", Align::right}, {"experts", Align::right},  {"touched", Align::right},
-      {"imbalance", Align::right}, {"per step:", Align::left}, {"touched", Align::right},
-      {"imbalance", Align::right}};
-  if (look.terminal) columns.emplace_back("", Align::left);
+  std::vector<Column> columns{{"MoE layer", Align::right}, {"experts", Align::right},
+                              {"touched", Align::right},   {"imbalance", Align::right},
+                              {"per step:", Align::left},  {"touched", Align::right},
+                              {"imbalance", Align::right}};
+  if (look.terminal) columns.emplace_back("", Align::left, Style::cyan);
   columns.emplace_back("busiest experts (share of picks)", Align::left);
   Table table(columns);
   double most = 0;
@@ -110,9 +148,7 @@ std::string expert_report(const EngineStats& stats, const Look& look) {
                                    "",
                                    fmt::format("{:.1f}", stats.experts_touched[i]),
                                    fmt::format("{:.2f}", stats.imbalance[i])};
-    if (look.terminal)
-      cells.push_back(
-          styled(bar(most > 0 ? layer.imbalance / most : 0, kBarColumns), Style::cyan, look));
+    if (look.terminal) cells.push_back(bar(most > 0 ? layer.imbalance / most : 0, kBarColumns));
     cells.push_back(busiest_text(stats.load[i], layer.total));
     table.add(std::move(cells));
   }
@@ -123,17 +159,40 @@ std::string expert_report(const EngineStats& stats, const Look& look) {
              stats.steps);
 }
 
+std::string prompt_report(const std::vector<PromptExperts>& prompts, const Look& look) {
+  if (prompts.size() < 2 || prompts.front().moe->picks.empty()) return "";
+  size_t layer = 0;
+  for (size_t i = 1; i < prompts.front().moe->picks.size(); ++i)
+    if (spread(prompts, i) > spread(prompts, layer)) layer = i;
+  std::vector<Column> columns;
+  if (look.terminal)
+    columns.emplace_back(fmt::format("experts of layer {}", layer), Align::left, Style::cyan);
+  columns.emplace_back("busiest experts (share of picks)", Align::left);
+  columns.emplace_back("prompt", Align::left);
+  Table table(columns);
+  for (const PromptExperts& prompt : prompts) {
+    const std::vector<uint32_t>& picks = prompt.moe->picks[layer];
+    const std::vector<uint64_t> load(picks.begin(), picks.end());
+    std::vector<std::string> cells;
+    if (look.terminal) cells.push_back(strip(shares(prompt, layer)));
+    cells.push_back(busiest_text(load, LayerLoad(load).total));
+    cells.push_back(clip(prompt.prompt, 40));
+    table.add(std::move(cells));
+  }
+  return fmt::format("MoE layer {}, where the prompts differ most\n", layer) + table.text(look);
+}
+
 std::string phase_report(const EngineStats& stats, const Look& look) {
   if (stats.phase_s.empty() || stats.step_s <= 0) return "";
-  std::vector<std::pair<std::string, Align>> columns{
+  std::vector<Column> columns{
       {"phase", Align::left}, {"time", Align::right}, {"share", Align::right}};
-  if (look.terminal) columns.emplace_back("", Align::left);
+  if (look.terminal) columns.emplace_back("", Align::left, Style::green);
   columns.emplace_back("", Align::left);
   Table table(columns);
   const auto add = [&](const char* title, double seconds, std::string note) {
     const double share = seconds / stats.step_s;
     std::vector<std::string> cells{title, time_text(seconds), fmt::format("{:.1f}%", 100 * share)};
-    if (look.terminal) cells.push_back(styled(bar(share, 2 * kBarColumns), Style::green, look));
+    if (look.terminal) cells.push_back(bar(share, 2 * kBarColumns));
     cells.push_back(std::move(note));
     table.add(std::move(cells));
   };

@@ -42,6 +42,7 @@ class Run final : public Command {
   Status submit(Outputs& outputs, std::vector<Request> requests);
   void print(Outputs& outputs);
   void print_one(Outputs& outputs, size_t index);
+  void show_experts_by_prompt(const Outputs& outputs) const;
   ExitCode finish(ExitCode code);
   void note(const std::string& text) const;
 
@@ -141,6 +142,7 @@ ExitCode Run::answer_all(std::vector<Request> requests) {
   }
   print(outputs);
   engine_->wait_idle();
+  if (moe_report_) show_experts_by_prompt(outputs);
   ExitCode code = Interrupts::interrupted() ? kInterrupted : kOk;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const auto& error = outputs.at(i).last->error;
@@ -168,6 +170,14 @@ void Run::print(Outputs& outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) write_output(json, outputs.at(i));
   if (outputs.size() > 1) json.end_array().end_object();
   std::printf("%s\n", text.c_str());
+}
+
+void Run::show_experts_by_prompt(const Outputs& outputs) const {
+  std::vector<PromptExperts> prompts;
+  for (size_t i = 0; i < outputs.size() && i < prompts_.size(); ++i)
+    prompts.push_back({printable(prompts_[i]), &outputs.at(i).last->moe});
+  const std::string text = prompt_report(prompts, err_look_);
+  if (!text.empty()) std::fputs(('\n' + text).c_str(), stderr);
 }
 
 /// Follows one request to its end. On a terminal, control characters are shown, not obeyed.

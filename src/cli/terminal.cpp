@@ -167,24 +167,34 @@ void Table::add(std::vector<std::string> cells) {
 std::vector<int> Table::widths() const {
   std::vector<int> widths;
   for (size_t c = 0; c < columns_.size(); ++c) {
-    widths.push_back(display_width(columns_[c].first));
+    widths.push_back(display_width(columns_[c].title));
     for (const auto& row : rows_) widths[c] = std::max(widths[c], display_width(row[c]));
   }
   return widths;
 }
 
-std::string Table::text(const Look& look) const {
+std::string Table::text(const Look& look, Titles titles) const {
   const std::vector<int> wide = widths();
-  std::string out;
-  const auto line = [&](auto cell) {
-    std::string row;
-    for (size_t c = 0; c < columns_.size(); ++c)
-      row += pad(cell(c), wide[c], columns_[c].second) + "  ";
-    row.erase(row.find_last_not_of(' ') + 1);
-    return row;
+  const auto line = [&](auto cell, auto style) {
+    std::string row, space;
+    int left = look.columns;
+    for (size_t c = 0; c < columns_.size(); ++c) {
+      const std::string padded = pad(cell(c), wide[c], columns_[c].align);
+      const size_t last = padded.find_last_not_of(' ') + 1;  // spaces wait for what follows
+      const std::string shown =
+          look.terminal ? clip(padded.substr(0, last), left) : padded.substr(0, last);
+      if (last > 0 && left > 0) row += space + styled(shown, style(c), look);
+      space = last > 0 ? "" : space;
+      space += padded.substr(last) + "  ";
+      left -= wide[c] + 2;
+    }
+    return row + '\n';
   };
-  out += styled(line([&](size_t c) { return columns_[c].first; }), Style::bold, look) + '\n';
-  for (const auto& row : rows_) out += line([&](size_t c) { return row[c]; }) + '\n';
+  std::string out;
+  if (titles == Titles::shown)
+    out = line([&](size_t c) { return columns_[c].title; }, [](size_t) { return Style::bold; });
+  for (const auto& row : rows_)
+    out += line([&](size_t c) { return row[c]; }, [&](size_t c) { return columns_[c].style; });
   return out;
 }
 
@@ -192,17 +202,17 @@ std::string Table::markdown() const {
   const std::vector<int> wide = widths();
   std::string out = "|";
   for (size_t c = 0; c < columns_.size(); ++c)
-    out += ' ' + pad(columns_[c].first, wide[c], columns_[c].second) + " |";
+    out += ' ' + pad(columns_[c].title, wide[c], columns_[c].align) + " |";
   out += "\n|";
   for (size_t c = 0; c < columns_.size(); ++c) {
     const std::string dashes(static_cast<size_t>(wide[c]), '-');
-    out += columns_[c].second == Align::left ? ' ' + dashes + " |" : ' ' + dashes + ":|";
+    out += columns_[c].align == Align::left ? ' ' + dashes + " |" : ' ' + dashes + ":|";
   }
   out += '\n';
   for (const auto& row : rows_) {
     out += '|';
     for (size_t c = 0; c < columns_.size(); ++c)
-      out += ' ' + pad(row[c], wide[c], columns_[c].second) + " |";
+      out += ' ' + pad(row[c], wide[c], columns_[c].align) + " |";
     out += '\n';
   }
   return out;
@@ -211,7 +221,7 @@ std::string Table::markdown() const {
 std::string Table::csv() const {
   std::string out;
   for (size_t c = 0; c < columns_.size(); ++c)
-    out += (c == 0 ? "" : ",") + csv_cell(columns_[c].first);
+    out += (c == 0 ? "" : ",") + csv_cell(columns_[c].title);
   out += '\n';
   for (const auto& row : rows_) {
     for (size_t c = 0; c < columns_.size(); ++c) out += (c == 0 ? "" : ",") + csv_cell(row[c]);

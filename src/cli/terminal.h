@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace switchyard::cli {
@@ -48,15 +49,24 @@ std::string count_text(int64_t number);
 /// "1.23 s", "45.6 ms"
 std::string time_text(double seconds);
 
-/// A table of text: columns as wide as their widest cell.
+/// A column of a table: its title, and how its cells stand and look.
+struct Column {
+  Column(std::string column_title, Align column_align, Style column_style = Style::plain)
+      : title(std::move(column_title)), align(column_align), style(column_style) {}
+  std::string title;
+  Align align;
+  Style style;
+};
+
+/// A table of plain cells: columns as wide as their widest cell.
 class Table {
  public:
-  /// Titles with the alignment of their columns.
-  explicit Table(std::vector<std::pair<std::string, Align>> columns)
-      : columns_(std::move(columns)) {}
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<std::string> cells);
-  /// Columns apart by two spaces, titles underlined by nothing: for terminals and logs.
-  std::string text(const Look& look) const;
+
+  enum class Titles : uint8_t { shown, left_out };
+  /// Columns two spaces apart; on a terminal, lines are cut at its edge.
+  std::string text(const Look& look, Titles titles = Titles::shown) const;
   /// A GitHub table.
   std::string markdown() const;
   std::string csv() const;
@@ -64,7 +74,7 @@ class Table {
  private:
   std::vector<int> widths() const;
 
-  std::vector<std::pair<std::string, Align>> columns_;
+  std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
 

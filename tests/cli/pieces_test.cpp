@@ -62,6 +62,14 @@ TEST(TableText, AlignsColumns) {
   EXPECT_EQ(table.csv(), "name,n\n\u4e2d,7\nlonger,123\n");
 }
 
+TEST(TableText, IsCutAtTheEdgeOfATerminal) {
+  Table table({{"a", Align::left}, {"b", Align::left, Style::red}});
+  table.add({"x", std::string(60, 'y')});
+  EXPECT_EQ(table.text({true, 40}, Table::Titles::left_out),
+            "x  \033[31m" + std::string(36, 'y') + "\u2026\033[0m\n");
+  EXPECT_EQ(table.text(kPlain, Table::Titles::left_out), "x  " + std::string(60, 'y') + "\n");
+}
+
 TEST(TableText, CsvQuotesWhatNeedsIt) {
   Table table({{"a", Align::left}});
   table.add({"x,\"y\""});
@@ -121,6 +129,17 @@ TEST(MoeReport, PhasesSumToTheSteps) {
   const std::string text = phase_report(stats(), kPlain);
   EXPECT_NE(text.find("attention      500.0 ms  25.0%"), std::string::npos) << text;
   EXPECT_NE(text.find("other          500.0 ms  25.0%  lm_head 10.0%"), std::string::npos) << text;
+}
+
+TEST(MoeReport, PromptsInTheLayerWhereTheyDiffer) {
+  const RequestMoe first{{{2, 2, 0, 0}, {8, 0, 0, 0}}}, second{{{2, 2, 0, 0}, {0, 0, 6, 2}}};
+  const std::vector<PromptExperts> prompts{{"one", &first}, {"two", &second}};
+  const std::string text = prompt_report(prompts, kPlain);
+  EXPECT_NE(text.find("MoE layer 1,"), std::string::npos) << text;
+  EXPECT_NE(text.find("0 100%                            one"), std::string::npos) << text;
+  EXPECT_NE(text.find("2 75%, 3 25%                      two"), std::string::npos) << text;
+  EXPECT_NE(prompt_report(prompts, kTerminal).find("  \u2588\u2583"), std::string::npos);
+  EXPECT_EQ(prompt_report({prompts[0]}, kPlain), "");
 }
 
 TEST(MoeReport, EmptyWithoutNumbers) {
