@@ -118,7 +118,8 @@ Result<Source> open_single(const std::string& folder, const std::string& name) {
 Result<Source> open_folder(const std::string& folder) {
   const std::string index = folder + "/model.safetensors.index.json";
   if (file_exists(index)) return open_index(folder, index);
-  if (file_exists(folder + "/model.safetensors")) return open_single(folder, "model.safetensors");
+  // A fixed name is no stranger's word: people link the weights of one model into several folders.
+  if (file_exists(folder + "/model.safetensors")) return open_file(folder + "/model.safetensors");
   SWITCHYARD_ASSIGN(const std::vector<std::string> names, list_directory(folder));
   std::vector<std::string> found;
   for (const std::string& name : names) {
