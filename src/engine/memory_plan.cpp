@@ -74,8 +74,11 @@ int64_t choose_blocks(const MemoryNeeds& needs, const EngineOptions& options, in
 MemoryNeeds memory_needs(const model::ModelConfig& config, const EngineOptions& options,
                          int64_t kv_block_bytes) {
   MemoryNeeds needs;
-  needs.weight_bytes =
-      model::count_parameters(config).total * dtype_bytes(precision_dtype(options.precision));
+  const model::ParameterCount count = model::count_parameters(config);
+  // A tied embedding is there twice: packed as output matrix, and as rows. Routers stay in f32.
+  const int64_t again = config.tied_embedding ? count.embedding : 0;
+  const int each = dtype_bytes(precision_dtype(options.precision));
+  needs.weight_bytes = (count.total - count.router + again) * each + count.router * 4;
   needs.kv_block_bytes = kv_block_bytes;
   needs.max_positions = config.max_positions;
   // The widest layer: residual, norm and output [T, D]; q, k, v and the attention's output; K rows

@@ -10,6 +10,8 @@
 #include "switchyard/switchyard.h"
 
 #include "base/json.h"
+#include "engine/memory_plan.h"
+#include "model/model.h"
 
 namespace switchyard {
 namespace {
@@ -140,6 +142,20 @@ TEST(Api, SummaryOfTheDemoModel) {
   const std::string metrics = engine->metrics_text();
   EXPECT_NE(metrics.find("switchyard_engine_ready 1"), std::string::npos);
   EXPECT_NE(metrics.find("top_k=\"4\""), std::string::npos);
+}
+
+TEST(Api, MemoryPlanForeseesWhatTheModelTakes) {
+  const auto config = model::Model::read_config(kModel);
+  ASSERT_TRUE(config.ok());
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    EngineOptions options = exact_options();
+    options.precision = precision;
+    const auto engine = open(options);
+    ASSERT_NE(engine, nullptr);
+    const engine::MemoryNeeds needs = engine::memory_needs(*config, options, 1);
+    const auto taken = static_cast<double>(engine->summary().weight_bytes);
+    EXPECT_NEAR(static_cast<double>(needs.weight_bytes), taken, 0.15 * taken);
+  }
 }
 
 TEST(Api, ProfileSumsPhasesWithinTheSteps) {
