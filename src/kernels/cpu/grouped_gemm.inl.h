@@ -4,7 +4,7 @@
 // region after Lanes.
 //
 // A block of rows times a panel keeps all its sums in registers over the whole of k: 12 rows x 32
-// outputs with 32 registers, 6 x 16 or 3 x 32 with 16. Every sum is one chain of multiply-adds in
+// outputs with 32 registers, 3 x 32 or 6 x 16 with 16. Every sum is one chain of multiply-adds in
 // ascending k, whatever the number of rows, so a row's bits depend on nothing but the row and its
 // weights. bf16 weights are widened by a shift and a mask: the bf16 dot instruction runs at half
 // the rate of the f32 one on today's cores and rounds differently.
@@ -12,9 +12,9 @@
 #include "kernels/cpu/grouped_gemm_epilogue.inl.h"
 
 constexpr int kVectors = kPanel / Lanes::kWidth;  // of a panel
-constexpr int kMaxRows = kVectors == 2 ? 12 : 6;  // of a block
-constexpr int kMaxWideRows =
-    kVectors == 2 ? kMaxRows : 3;  // of a block with all vectors of a panel at once
+constexpr bool kManyRegisters = kVectors == 2;
+// Most rows that meet all outputs of a panel at once; more rows take half of the outputs at a time.
+constexpr int kMaxWideRows = kManyRegisters ? 12 : 3;
 
 // 32-bit words of a register, for the bits of bf16 pairs.
 using Words = uint32_t __attribute__((vector_size(sizeof(Lanes::F))));
@@ -25,37 +25,58 @@ inline Lanes::F odd_of_pairs(Lanes::F pairs) {
   return reinterpret_cast<Lanes::F>(reinterpret_cast<Words>(pairs) & 0xFFFF0000u);
 }
 
-// Sums of a block: Rows x Vectors registers.
+// Sums of a block: Rows x Vectors registers. Everything that touches them is inlined by force, or they would live in
+// memory.
 template <int Rows, int Vectors>
 struct Sums {
   Lanes::F at[Rows][Vectors];
 
-  void clear() {
+  [[gnu::always_inline]] void clear() {
     for (auto& row : at) {
       for (auto& sum : row) sum = Lanes::zero();
     }
   }
   // Adds x[r, k] * weight for every row; x points at column k of the first row.
-  void add(const float* x, int64_t x_stride, const Lanes::F (&weight)[Vectors]) {
+  [[gnu::always_inline]] void add(const float* x, int64_t x_stride,
+                                  const Lanes::F (&weight)[Vectors]) {
+    if constexpr (Rows < Vectors) {
+      Lanes::F value[Rows];
+      for (int r = 0; r < Rows; ++r) value[r] = Lanes::set(x[r * x_stride]);
+      for (int v = 0; v < Vectors; ++v) {
+        for (int r = 0; r < Rows; ++r) at[r][v] = Lanes::fma(value[r], weight[v], at[r][v]);
+      }
+      return;
+    }
     for (int r = 0; r < Rows; ++r) {
       const Lanes::F value = Lanes::set(x[r * x_stride]);
       for (int v = 0; v < Vectors; ++v) at[r][v] = Lanes::fma(value, weight[v], at[r][v]);
     }
   }
-  void store(float* to) const {
+  [[gnu::always_inline]] void store(float* to) const {
     for (int r = 0; r < Rows; ++r) {
       for (int v = 0; v < Vectors; ++v) Lanes::store(to + r * kPanel + v * Lanes::kWidth, at[r][v]);
     }
   }
 };
 
+// Asks for the two cache lines that a panel holds for an input (or a pair), a bit ahead of their use. The core's own
+// prefetcher stops at the end of every page; any further ahead than this is worse.
+inline void fetch_ahead(const void* first, const void* second) {
+  constexpr int64_t kAhead = 3072;
+  _mm_prefetch(static_cast<const std::byte*>(first) + kAhead, _MM_HINT_T1);
+  _mm_prefetch(static_cast<const std::byte*>(second) + kAhead, _MM_HINT_T1);
+}
+
 struct F32Panel {
+  static constexpr int kMaxRows = kManyRegisters ? 12 : 6;
+
   template <int Rows, int Vectors>
-  static void multiply(const float* x, int64_t k, const std::byte* panel, int first_vector,
-                       Sums<Rows, Vectors>& sums) {
+  [[gnu::always_inline]] static void multiply(const float* x, int64_t k, const std::byte* panel,
+                                              int first_vector, Sums<Rows, Vectors>& sums) {
     const auto* weight =
         static_cast<const float*>(static_cast<const void*>(panel)) + first_vector * Lanes::kWidth;
     for (int64_t i = 0; i < k; ++i, weight += kPanel) {
+      if (first_vector == 0) fetch_ahead(weight, weight + kPanel / 2);
       Lanes::F w[Vectors];
       for (int v = 0; v < Vectors; ++v) w[v] = Lanes::load(weight + v * Lanes::kWidth);
       sums.add(x + i, k, w);
@@ -64,9 +85,12 @@ struct F32Panel {
 };
 
 struct Bf16Panel {
+  // Widening the weights is cheap beside the loads that more rows and fewer outputs would take.
+  static constexpr int kMaxRows = kMaxWideRows;
+
   template <int Rows, int Vectors>
-  static void multiply(const float* x, int64_t k, const std::byte* panel, int first_vector,
-                       Sums<Rows, Vectors>& sums) {
+  [[gnu::always_inline]] static void multiply(const float* x, int64_t k, const std::byte* panel,
+                                              int first_vector, Sums<Rows, Vectors>& sums) {
     const int64_t whole = k / kStep * kStep;
     for (int64_t i = 0; i < whole; i += kStep, panel += kStepBytes) {
       for (int pair = 0; pair < kStep / 2; ++pair) {
@@ -90,7 +114,8 @@ struct Bf16Panel {
   // Pairs of inputs for the outputs of the wanted vectors; `row` is the pair's row in the first
   // tile.
   template <int Vectors>
-  static void load_pairs(const std::byte* row, int first_vector, Lanes::F (&pairs)[Vectors]) {
+  [[gnu::always_inline]] static void load_pairs(const std::byte* row, int first_vector,
+                                                Lanes::F (&pairs)[Vectors]) {
     for (int v = 0; v < Vectors; ++v) {
       const int output = (first_vector + v) * Lanes::kWidth;
       const std::byte* from = row + output / 16 * kTile + output % 16 * 4;
@@ -98,8 +123,9 @@ struct Bf16Panel {
     }
   }
   template <int Rows, int Vectors>
-  static void add_pair(const float* x, int64_t k, const std::byte* row, int first_vector,
-                       Sums<Rows, Vectors>& sums) {
+  [[gnu::always_inline]] static void add_pair(const float* x, int64_t k, const std::byte* row,
+                                              int first_vector, Sums<Rows, Vectors>& sums) {
+    if (first_vector == 0) fetch_ahead(row, row + kTile);
     Lanes::F pairs[Vectors], weight[Vectors];
     load_pairs(row, first_vector, pairs);
     for (int v = 0; v < Vectors; ++v) weight[v] = even_of_pairs(pairs[v]);
@@ -121,7 +147,7 @@ void multiply_rows(const float* x, int64_t k, const std::byte* panel, float* to)
   }
 }
 
-template <class Panel, int Rows = kMaxRows>
+template <class Panel, int Rows = Panel::kMaxRows>
 void multiply_block(int64_t rows, const float* x, int64_t k, const std::byte* panel, float* to) {
   if (rows == Rows) {
     multiply_rows<Panel, Rows>(x, k, panel, to);
@@ -133,11 +159,11 @@ void multiply_block(int64_t rows, const float* x, int64_t k, const std::byte* pa
 template <class Panel>
 void run_task(const GroupedGemm::Problem& problem, const GroupedGemm::Args& args,
               const Task& task) {
-  alignas(64) float sums[2][kMaxRows * kPanel];
+  alignas(64) float sums[2][Panel::kMaxRows * kPanel];
   const int parts = matrices(problem);
   const int64_t bytes = panel_bytes(problem);
   const int64_t rows = task.row_end - task.row;
-  const int64_t blocks = divide_up(rows, kMaxRows);
+  const int64_t blocks = divide_up(rows, Panel::kMaxRows);
   const float* x = static_cast<const float*>(args.x) + task.first_row * problem.k;
   SplitClock clock(args.split);
   for (int64_t panel = task.panel; panel < task.panel_end; ++panel) {
