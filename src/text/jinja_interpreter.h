@@ -18,6 +18,8 @@
 
 namespace switchyard::text::jinja {
 
+class LoopState;
+
 class Scope : public std::enable_shared_from_this<Scope> {
  public:
   explicit Scope(std::shared_ptr<Scope> parent) : parent_(std::move(parent)) {}
@@ -85,16 +87,16 @@ class Interpreter {
                             Value item);
   Result<Flow> execute_with(const Statement& statement);
   Status execute_print(const Expr& expr);
-  Status execute_set_block(const Statement& statement);
+  Status execute_set(const Statement& statement);
+  /// A block whose text is assigned, filtered or simply shown.
+  Status execute_capture(const Statement& statement);
   Status execute_call_block(const Statement& statement);
   Status assign(const Target& target, Value value);
   Status write(const Text& text);
   /// Runs a body in a scope of its own; its output is the result.
   Result<Text> capture(const Body& body);
   Value make_macro(const MacroNode& node);
-  Result<std::shared_ptr<Scope>> bind_macro(const MacroNode& node,
-                                            const std::shared_ptr<Scope>& closure,
-                                            const Arguments& arguments);
+  Status bind_macro(const MacroNode& node, const Arguments& arguments);
   Status bind_parameters(const MacroNode& node, const Arguments& arguments,
                          std::vector<bool>& used);
   Status bind_extras(const MacroNode& node, const Arguments& arguments,
@@ -105,7 +107,10 @@ class Interpreter {
   Result<Value> evaluate_kind(const Expr& expr);
   Result<Value> evaluate_name(const Expr& expr);
   Result<Value> evaluate_dict(const Expr& expr);
+  Result<Value> evaluate_list(const Expr& expr);
   Result<Value> evaluate_sign(const Expr& expr);
+  Result<Value> evaluate_pair(const Expr& expr);
+  Result<Value> evaluate_logic(const Expr& expr);
   Result<Value> evaluate_concat(const Expr& expr);
   Result<Value> evaluate_compare(const Expr& expr);
   Result<Value> evaluate_conditional(const Expr& expr);

@@ -60,8 +60,11 @@ class BoundMethod : public Object {
 class LoopState : public Object {
  public:
   LoopState(Interpreter& interpreter, const Statement& statement, std::vector<Value> items,
-            int depth)
-      : interpreter_(interpreter), statement_(statement), items_(std::move(items)), depth0(depth) {}
+            std::shared_ptr<Scope> scope)
+      : interpreter_(interpreter),
+        statement_(statement),
+        items_(std::move(items)),
+        scope_(std::move(scope)) {}
   std::string_view type_name() const noexcept override { return "LoopContext"; }
   void clear() noexcept override;
 
@@ -85,10 +88,7 @@ class LoopState : public Object {
   int64_t index0_ = -1;
   std::optional<Value> previous_, current_;
   std::optional<std::vector<Value>> last_changed_;
-  std::shared_ptr<Scope> scope_;  // of the condition
-
- public:
-  const int depth0;
+  std::shared_ptr<Scope> scope_;  // around the loop
 };
 
 }  // namespace switchyard::text::jinja
