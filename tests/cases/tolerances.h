@@ -26,6 +26,11 @@ inline constexpr Tolerance kTolerances[] = {
      "sum "
      "falls on the other side of a border between two values, which few elements do; one such "
      "element may be several times the root mean square"},
+    {"attention", DType::f32, 2e-6, 2e-5,
+     "scores are f32 sums of up to 128 terms near 1 (3e-7), e^x is within 3e-7, and weights and "
+     "sums add their rounding; the same for f32 and bf16 caches, which hold the same values here"},
+    {"attention_large_scores", DType::f32, 5e-5, 5e-4,
+     "scores of some hundreds round by 2e-5 each, and e^x turns that into a relative error"},
 };
 
 inline const Tolerance& tolerance(std::string_view op, DType dtype) {

@@ -3,7 +3,7 @@
 
 void attention(const Attention::Problem& problem, const Attention::Args& args,
                std::span<std::byte> workspace, const Stream& stream) noexcept {
-  attention_all(problem, args, workspace, stream);
+  cpu::run_attention(problem, args, workspace, stream, kAttentionSteps);
 }
 void rms_norm(const RmsNorm::Problem& problem, const RmsNorm::Args& args, std::span<std::byte>,
               const Stream& stream) noexcept {

@@ -83,17 +83,14 @@ struct Pair {
             {avx512_name, kNeedsAvx512, Role::candidate, accept_all<Op>, no_memory<Op>, avx512_run},
             {avx2_name, kNeedsAvx2, Role::candidate, accept_all<Op>, no_memory<Op>, avx2_run}} {}
 };
-// Runs of keys are one register wide and must not cross a block.
-template <int kWidth>
 Verdict accept_attention(const Attention::Problem& problem) noexcept {
-  if (problem.block_tokens % kWidth == 0) return {};
-  return {kWidth == 16 ? "block_tokens is not a multiple of 16"
-                       : "block_tokens is not a multiple of 8"};
+  if (problem.block_tokens % 8 == 0) return {};
+  return {"block_tokens is not a multiple of 8"};
 }
 const Kernel<Attention> kAttention[] = {
-    {"attention.cpu.avx512", kNeedsAvx512, Role::candidate, accept_attention<16>, attention_memory,
+    {"attention.cpu.avx512", kNeedsAvx512, Role::candidate, accept_attention, attention_memory,
      avx512::attention},
-    {"attention.cpu.avx2", kNeedsAvx2, Role::candidate, accept_attention<8>, attention_memory,
+    {"attention.cpu.avx2", kNeedsAvx2, Role::candidate, accept_attention, attention_memory,
      avx2::attention},
 };
 constexpr Pair<RmsNorm> kRmsNorm("rms_norm.cpu.avx512", avx512::rms_norm, "rms_norm.cpu.avx2",
