@@ -169,7 +169,7 @@ Result<Value> Interpreter::slice(const Value& value, const Value& start, const V
   return Value::sequence(std::move(taken));
 }
 
-Result<std::vector<Value>> Interpreter::iterate(const Value& value) {
+Result<std::vector<Value>> Interpreter::iterate(const Value& value, bool partly) {
   std::vector<Value> elements;
   switch (value.kind()) {
     case Value::Kind::undefined:
@@ -177,8 +177,13 @@ Result<std::vector<Value>> Interpreter::iterate(const Value& value) {
     case Value::Kind::sequence: {
       const Sequence& sequence = value.as_sequence();
       SWITCHYARD_TRY(budget_.charge(sequence.elements.size()));
-      if (sequence.flavor == Sequence::Flavor::generator && std::exchange(sequence.consumed, true))
-        return elements;
+      if (sequence.flavor != Sequence::Flavor::generator) return sequence.elements;
+      if (sequence.read == Sequence::Read::part)
+        return fail(Code::bad_request,
+                    "a generator is used again after a part of it was read: use |list");
+      const bool fresh = sequence.read == Sequence::Read::nothing;
+      sequence.read = partly ? Sequence::Read::part : Sequence::Read::all;
+      if (!fresh) return elements;
       return sequence.elements;
     }
     case Value::Kind::dict:
@@ -217,7 +222,7 @@ Result<bool> Interpreter::contains(const Value& container, const Value& value) {
   if (container.is_undefined()) return false;
   if (!container.is_sequence())
     return fail(Code::bad_request, "argument of type '{}' is not iterable", container.type_name());
-  SWITCHYARD_ASSIGN(const std::vector<Value> elements, iterate(container));
+  SWITCHYARD_ASSIGN(const std::vector<Value> elements, iterate(container, true));
   for (const Value& element : elements) {
     SWITCHYARD_ASSIGN(const bool same, equal(element, value, budget_));
     if (same) return true;

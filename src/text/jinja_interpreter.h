@@ -55,8 +55,8 @@ class Interpreter {
   Result<Value> call(const Value& callee, const Arguments& arguments);
   Result<Value> binary(Operator operation, const Value& left, const Value& right);
   Result<bool> contains(const Value& container, const Value& value);
-  /// The elements of anything iterable; a generator is used up.
-  Result<std::vector<Value>> iterate(const Value& value);
+  /// The elements of anything iterable; a generator is used up, or left unusable when read `partly`.
+  Result<std::vector<Value>> iterate(const Value& value, bool partly = false);
   Result<Text> to_text(const Value& value);
   /// A string value, refused when longer than the limit.
   Result<Value> make_string(Text text);

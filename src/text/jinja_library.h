@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library of templates: filters, tests, methods and global functions by name.
 #pragma once
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,15 +21,16 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-/// Sorts arguments to the parameters of that name, in order; nothing where none was given.
+/// Arguments by the number of their parameter; nothing where none was given.
+using Bound = std::vector<std::optional<Value>>;
+
+/// Sorts arguments to the parameters of that name, in order.
 /// Errors: Code::bad_request for too many and for unknown or doubled names.
-Result<std::vector<std::optional<Value>>> bind(const Arguments& arguments,
-                                               std::initializer_list<std::string_view> names);
+Result<Bound> bind(const Arguments& arguments, std::initializer_list<std::string_view> names);
 /// The parameter `index` must be given, and be of that kind.
-Result<Text> text_argument(const std::vector<std::optional<Value>>& bound, size_t index);
-Result<int64_t> int_argument(const std::vector<std::optional<Value>>& bound, size_t index,
-                             std::optional<int64_t> fallback);
-bool flag_argument(const std::vector<std::optional<Value>>& bound, size_t index, bool fallback);
+Result<Text> text_argument(const Bound& bound, size_t index);
+Result<int64_t> int_argument(const Bound& bound, size_t index, std::optional<int64_t> fallback);
+bool flag_argument(const Bound& bound, size_t index, bool fallback);
 
 using Filter = Result<Value>(Interpreter& interpreter, const Value& input,
                              const Arguments& arguments);
@@ -66,5 +68,7 @@ Filter* find_order_filter(std::string_view name);
 Filter* find_number_filter(std::string_view name);
 Method* find_string_method(std::string_view name);
 Method* find_split_method(std::string_view name);
+/// Of dicts, lists, tuples and loops.
+Method* find_container_method(const Value& self, std::string_view name);
 
 }  // namespace switchyard::text::jinja

@@ -116,7 +116,9 @@ struct Sequence {
   std::vector<Value> elements;
   int64_t start = 0, stop = 0, step = 1;  // of a range
   int depth = 1;
-  mutable bool consumed = false;  // of a generator
+  /// Of a generator: how much of it was read. What a partial reader leaves is not followed up.
+  enum class Read : uint8_t { nothing, part, all };
+  mutable Read read = Read::nothing;
 
   bool has_length() const noexcept { return flavor != Flavor::generator; }
   /// x[0] works.
