@@ -31,6 +31,15 @@ inline constexpr Tolerance kTolerances[] = {
      "sums add their rounding; the same for f32 and bf16 caches, which hold the same values here"},
     {"attention_large_scores", DType::f32, 5e-5, 5e-4,
      "scores of some hundreds round by 2e-5 each, and e^x turns that into a relative error"},
+    {"rms_norm", DType::f32, 3e-7, 2e-6,
+     "a sum of squares has no cancellation, so its rounding stays near 1e-7; then a root, a "
+     "quotient and two products of one rounding each"},
+    {"prepare_qkv", DType::f32, 4e-7, 2e-6, "as rms_norm, and a rotation of three roundings"},
+    {"prepare_qkv", DType::bf16, 2e-3, 3e-2,
+     "results are rounded to bf16 (unit 2^-8 of the element) and differ only where the f32 value "
+     "falls on the other side of a border, which one element in a few hundred does"},
+    {"combine", DType::f32, 3e-7, 3e-6,
+     "f32 sums of at most ten terms; a single element sees more where terms cancel"},
 };
 
 inline const Tolerance& tolerance(std::string_view op, DType dtype) {
