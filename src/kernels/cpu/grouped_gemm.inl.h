@@ -11,7 +11,6 @@
 
 #include "kernels/cpu/grouped_gemm_epilogue.inl.h"
 
-constexpr int kVectors = kPanel / Lanes::kWidth;  // of a panel
 constexpr bool kManyRegisters = kVectors == 2;
 // Most rows that meet all outputs of a panel at once; more rows take half of the outputs at a time.
 constexpr int kMaxWideRows = kManyRegisters ? 12 : 3;

@@ -5,6 +5,8 @@
 //   sums [rows, 32] f32 of gate (and of up)  ->  + bias  ->  silu(gate) * up  ->  y, as f32 rows or
 //   bf16 tiles
 
+constexpr int kVectors = kPanel / Lanes::kWidth;  // registers of a row of a panel
+
 // Outputs of one panel for consecutive rows of a slot.
 struct PanelOutput {
   const GroupedGemm::Problem& problem;
@@ -14,40 +16,80 @@ struct PanelOutput {
 
   // Where the sums of gate and up (null without swiglu) lie, and which rows of the slot they are.
   void finish(const float* gate, const float* up, int64_t row, int64_t num_rows) const {
-    const auto columns = static_cast<int>(std::min<int64_t>(kPanel, problem.n - panel * kPanel));
-    for (int at = 0; at < kPanel; at += Lanes::kWidth) {
-      const int live = std::clamp(columns - at, 0, Lanes::kWidth);
-      const Lanes::F gate_bias = bias(0, at, live);
-      const Lanes::F up_bias = bias(1, at, live);
-      for (int64_t r = 0; r < num_rows; ++r) {
-        Lanes::F value = Lanes::add(Lanes::load(gate + r * kPanel + at), gate_bias);
-        if (up != nullptr) {
-          const Lanes::F factor = Lanes::add(Lanes::load(up + r * kPanel + at), up_bias);
-          value = Lanes::mul(Lanes::silu(value), factor);
-        }
-        store(row + r, at, live, value);
-      }
+    if (problem.bias) {
+      finish_rows<true>(gate, up, row, num_rows);
+    } else {
+      finish_rows<false>(gate, up, row, num_rows);
     }
   }
 
  private:
-  Lanes::F bias(int part, int at, int live) const {
-    if (!problem.bias || part >= matrices(problem)) return Lanes::zero();
+  struct Row {
+    Lanes::F at[kVectors];
+  };
+
+  template <bool kBias>
+  void finish_rows(const float* gate, const float* up, int64_t row, int64_t num_rows) const {
+    const auto columns = static_cast<int>(std::min<int64_t>(kPanel, problem.n - panel * kPanel));
+    const Row gate_bias = kBias ? load_bias(0, columns) : Row{};
+    const Row up_bias = kBias && up != nullptr ? load_bias(1, columns) : Row{};
+    for (int64_t r = 0; r < num_rows; ++r) {
+      Row value = load<kBias>(gate + r * kPanel, gate_bias);
+      if (up != nullptr) {
+        const Row factor = load<kBias>(up + r * kPanel, up_bias);
+        for (int v = 0; v < kVectors; ++v) {
+          value.at[v] = Lanes::mul(Lanes::silu(value.at[v]), factor.at[v]);
+        }
+      }
+      if (problem.out == RowLayout::rows_f32) {
+        store_f32(row + r, columns, value);
+      } else {
+        store_tile(row + r, value);
+      }
+    }
+  }
+
+  template <bool kBias>
+  static Row load(const float* sums, const Row& bias) {
+    Row row;
+    for (int v = 0; v < kVectors; ++v) {
+      row.at[v] = Lanes::load(sums + v * Lanes::kWidth);
+      if constexpr (kBias) row.at[v] = Lanes::add(row.at[v], bias.at[v]);
+    }
+    return row;
+  }
+
+  // Zero beyond the panel's columns.
+  Row load_bias(int part, int columns) const {
     const int64_t matrix = task.slot * int64_t{matrices(problem)} + part;
-    return Lanes::load_first(args.bias + matrix * problem.n + panel * kPanel + at, live);
+    const float* bias = args.bias + matrix * problem.n + panel * kPanel;
+    Row row;
+    for (int v = 0; v < kVectors; ++v) {
+      const int live = std::clamp(columns - v * Lanes::kWidth, 0, Lanes::kWidth);
+      row.at[v] = Lanes::load_first(bias + v * Lanes::kWidth, live);
+    }
+    return row;
+  }
+
+  void store_f32(int64_t row, int columns, const Row& value) const {
+    float* y = static_cast<float*>(args.y) + (task.first_row + row) * problem.n + panel * kPanel;
+    for (int v = 0; v < kVectors; ++v, y += Lanes::kWidth, columns -= Lanes::kWidth) {
+      if (columns >= Lanes::kWidth) {
+        Lanes::store(y, value.at[v]);
+      } else if (columns > 0) {
+        Lanes::store_first(y, columns, value.at[v]);
+      }
+    }
   }
 
   // Columns beyond n are zero by the padding of the weights and of the bias: tiles want them so.
-  void store(int64_t row, int at, int live, Lanes::F value) const {
-    if (problem.out == RowLayout::rows_f32) {
-      float* y = static_cast<float*>(args.y) + (task.first_row + row) * problem.n + panel * kPanel;
-      Lanes::store_first(y + at, live, value);
-      return;
-    }
+  void store_tile(int64_t row, const Row& value) const {
     const int64_t block = task.first_block + row / kTileRows, i = row % kTileRows;
-    auto* y = static_cast<std::byte*>(args.y) + (block * panels(problem) + panel) * kStepBytes +
-              i / 16 * kTile + i % 16 * 64 + at * 2;
-    Lanes::store(static_cast<Bf16*>(static_cast<void*>(y)), value);
+    void* y = static_cast<std::byte*>(args.y) + (block * panels(problem) + panel) * kStepBytes +
+              i / 16 * kTile + i % 16 * 64;
+    for (int v = 0; v < kVectors; ++v) {
+      Lanes::store(static_cast<Bf16*>(y) + v * Lanes::kWidth, value.at[v]);
+    }
   }
 };
 
