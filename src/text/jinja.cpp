@@ -37,14 +37,16 @@ Status check_utf8(const Value& value) {
   return {};
 }
 
-Result<jinja::Text> render_text(const jinja::Body& body, const Value& variables,
-                                const RenderOptions& options) {
+Result<jinja::Text> render_text(const jinja::Body& body, const std::string& name,
+                                const Value& variables, const RenderOptions& options) {
   if (!variables.is_dict())
-    return fail(Code::bad_request, "the variables of a template must be a dict, not '{}'",
+    return fail(Code::bad_request, "{}: the variables of a template must be a dict, not '{}'", name,
                 variables.type_name());
   SWITCHYARD_TRY(check_utf8(variables));
   jinja::Interpreter interpreter(options.limits, options.now ? *options.now : local_time());
-  return interpreter.run(body, variables.as_dict());
+  auto text = interpreter.run(body, variables.as_dict());
+  if (!text.ok() && !interpreter.raised()) return with_context(text.error(), name);
+  return text;
 }
 
 }  // namespace
@@ -60,14 +62,14 @@ Result<Template> Template::compile(std::string_view source, std::string name) {
 }
 
 Result<std::string> Template::render(const Value& variables, const RenderOptions& options) const {
-  auto text = render_text(tree_->body, variables, options);
+  auto text = render_text(tree_->body, tree_->name, variables, options);
   if (!text.ok()) return text.error();
   return std::string(text->view());
 }
 
 Result<std::vector<Segment>> Template::render_segments(const Value& variables,
                                                        const RenderOptions& options) const {
-  auto text = render_text(tree_->body, variables, options);
+  auto text = render_text(tree_->body, tree_->name, variables, options);
   if (!text.ok()) return text.error();
   return text->segments();
 }

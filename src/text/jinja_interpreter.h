@@ -45,6 +45,8 @@ class Interpreter {
   /// Renders; once only. Variables are the entries of a dict. Errors: Code::bad_request with the line, except for
   /// raise_exception, whose text is the whole message.
   Result<Text> run(const Body& body, const Dict& variables);
+  /// The error of run() is the template's own.
+  bool raised() const noexcept { return raised_; }
 
   // For the library.
   Budget& budget() noexcept { return budget_; }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Filters on sequences: parts, items, map, select and their kin, and "default".
-#include <algorithm>
-
 #include "text/jinja_attribute_path.h"
 #include "text/jinja_interpreter.h"
 #include "text/jinja_string_tools.h"
@@ -54,10 +52,10 @@ Result<Value> list(Interpreter& interpreter, const Value& input, const Arguments
 
 Result<Value> reverse(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   SWITCHYARD_TRY(bind(arguments, {}));
-  SWITCHYARD_ASSIGN(auto elements, interpreter.iterate(input));
-  std::reverse(elements.begin(), elements.end());
-  if (!input.is_string()) return generator(std::move(elements));
-  return join_texts(interpreter, Text(), elements);
+  SWITCHYARD_ASSIGN(const auto elements, interpreter.iterate(input));
+  std::vector<Value> reversed(elements.rbegin(), elements.rend());
+  if (!input.is_string()) return generator(std::move(reversed));
+  return join_texts(interpreter, Text(), reversed);
 }
 
 Result<Value> join(Interpreter& interpreter, const Value& input, const Arguments& arguments) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Methods of strings that give parts: split, rsplit, splitlines, partition, removeprefix.
-#include <algorithm>
-
 #include "text/jinja_interpreter.h"
 #include "text/jinja_string_tools.h"
 #include "text/unicode.h"
@@ -9,21 +7,26 @@
 namespace switchyard::text::jinja {
 namespace {
 
+/// Where the run of spaces (or of other characters) that starts at `at` ends.
+size_t skip_run(std::string_view view, size_t at, bool spaces) {
+  while (at < view.size()) {
+    size_t next = at;
+    if (is_space(next_character(view, next)) != spaces) break;
+    at = next;
+  }
+  return at;
+}
+
 /// The words between white space; after `most` splits the rest is one part.
 std::vector<Value> split_words(const Text& text, int64_t most) {
   std::vector<Value> parts;
-  Text rest = strip(text, nullptr, true, false);
-  while (!rest.empty()) {
-    if (most >= 0 && static_cast<int64_t>(parts.size()) == most) {
-      parts.emplace_back(strip(rest, nullptr, false, true));
-      break;
-    }
-    const std::string_view view = rest.view();
-    size_t end = 0;
-    for (size_t next = 0; end < view.size(); end = next)
-      if (is_space(next_character(view, next))) break;
-    parts.emplace_back(rest.slice(0, end));
-    rest = strip(rest.slice(end, rest.size()), nullptr, true, false);
+  const std::string_view view = text.view();
+  for (size_t at = skip_run(view, 0, true); at < view.size();) {
+    const bool is_rest = most >= 0 && static_cast<int64_t>(parts.size()) == most;
+    const size_t end = is_rest ? view.size() : skip_run(view, at, false);
+    const Text part = text.slice(at, end);
+    parts.emplace_back(is_rest ? strip(part, nullptr, false, true) : part);
+    at = skip_run(view, end, true);
   }
   return parts;
 }
@@ -51,8 +54,7 @@ std::vector<Value> split_at_from_right(const Text& text, std::string_view separa
     end = found;
   }
   parts.emplace_back(text.slice(0, end));
-  std::reverse(parts.begin(), parts.end());
-  return parts;
+  return {parts.rbegin(), parts.rend()};
 }
 
 template <bool kFromRight>
