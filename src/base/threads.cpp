@@ -10,6 +10,9 @@
 // All shares of job e are claimed before the caller leaves it, so a worker that comes late (asleep, or its core given
 // to another process) fails its claim and never touches a job that is over: nobody waits for a thread that has not
 // begun. Each worker writes its own cache line alone; the shared word is written once per job.
+//
+// A waiter on the core of another thread of the pool does not spin: it would hold up the very thread it waits for. That
+// happens when a busy process takes the caller's core and the system moves the caller to a worker's.
 #include "base/threads.h"
 
 #include <algorithm>
@@ -35,6 +38,9 @@ constexpr int kMaxThreads = 1024;
 
 /// This thread is inside a task (of any pool): jobs do not nest.
 thread_local bool inside_task = false;
+
+/// The number of this thread in its pool; callers are 0.
+thread_local int own_number = 0;
 
 class TaskScope {
  public:
@@ -98,6 +104,7 @@ struct Job {
 struct Pool::Impl {
   struct alignas(64) Worker {
     std::atomic<uint32_t> claimed{0};  // epoch of the last job whose share was claimed, by anyone
+    std::atomic<int> cpu{-1};          // where the thread was last seen
     WaitWord done;                     // epoch of the last job whose share the worker has finished
   };
 
@@ -129,9 +136,10 @@ struct Pool::Impl {
   /// The life of worker i.
   void work(int i) noexcept {
     const TaskScope scope;
+    own_number = i;
     uint32_t seen = 0;
     while (true) {
-      seen = signal.wait_while(seen, spin_ns);
+      seen = signal.wait_while(seen, spin_ns, [&] { return shares_core(); });
       if (!claim(i, seen)) continue;
       if (stopping) return;
       run_share(i);
@@ -163,6 +171,7 @@ struct Pool::Impl {
   /// The caller's side of a job on more than one thread.
   void run(const Job& what) noexcept {
     job = what;
+    worker(0).cpu.store(::sched_getcpu(), std::memory_order_relaxed);
     next.store(0, std::memory_order_relaxed);
     signal.publish(++epoch);
     run_share(0);
@@ -174,8 +183,24 @@ struct Pool::Impl {
       }
     }
     for (int i = 1; i < num_threads; ++i) {
-      if (!worker_skipped(i)) worker(i).done.wait_until(epoch, spin_ns);
+      if (!worker_skipped(i)) wait_for(i);
     }
+  }
+
+  void wait_for(int i) noexcept {
+    WaitWord& done = worker(i).done;
+    uint32_t seen = done.load();
+    while (seen != epoch) seen = done.wait_while(seen, spin_ns, [&] { return shares_core(); });
+  }
+
+  /// True when another thread was last seen on this thread's core.
+  bool shares_core() noexcept {
+    const int cpu = ::sched_getcpu(), self = own_number;
+    worker(self).cpu.store(cpu, std::memory_order_relaxed);
+    for (int i = 0; i < num_threads; ++i) {
+      if (i != self && worker(i).cpu.load(std::memory_order_relaxed) == cpu) return true;
+    }
+    return false;
   }
 
   // Shares that the caller took over in this job; read and written by the caller alone.
@@ -192,13 +217,13 @@ struct Pool::Impl {
       barrier_arrived.store(0, std::memory_order_relaxed);
       barrier_phase.publish(phase + 1);
     } else {
-      barrier_phase.wait_while(phase, spin_ns);
+      barrier_phase.wait_while(phase, spin_ns, [&] { return shares_core(); });
     }
   }
 
   const int num_threads;
   const int64_t spin_ns;
-  std::vector<Worker> workers;  // [num_threads]; 0 is the caller and unused
+  std::vector<Worker> workers;  // [num_threads]; of 0, the caller, only the cpu is used
   std::vector<uint32_t> skipped = std::vector<uint32_t>(static_cast<size_t>(num_threads));
   std::vector<std::thread> threads;
 

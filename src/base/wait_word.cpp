@@ -9,19 +9,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/trace.h"
-
 namespace switchyard {
-namespace {
-
 // The kernel works on the plain word inside the atomic.
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) &&
               std::atomic<uint32_t>::is_always_lock_free);
-
-/// A pause takes some tens of nanoseconds, reading the clock too: so the clock is read once per some pauses.
-constexpr int kPausesPerClock = 16;
-
-}  // namespace
 
 void WaitWord::publish(uint32_t value) noexcept {
   value_.store(value, std::memory_order_seq_cst);
@@ -29,29 +20,15 @@ void WaitWord::publish(uint32_t value) noexcept {
   ::syscall(SYS_futex, &value_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
-uint32_t WaitWord::wait_while(uint32_t old, int64_t spin_ns) noexcept {
-  uint32_t now = load();
-  if (now != old) return now;
-  const int64_t deadline = now_ns() + spin_ns;
-  do {
-    for (int i = 0; i < kPausesPerClock; ++i) {
-      now = load();
-      if (now != old) return now;
-      __builtin_ia32_pause();
-    }
-  } while (now_ns() < deadline);
+uint32_t WaitWord::sleep_while(uint32_t old) noexcept {
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  uint32_t now = 0;
   while ((now = value_.load(std::memory_order_seq_cst)) == old) {
     // Returns at once if the value has changed; signals and spurious wake-ups go round the loop.
     ::syscall(SYS_futex, &value_, FUTEX_WAIT_PRIVATE, old, nullptr, nullptr, 0);
   }
   sleepers_.fetch_sub(1, std::memory_order_relaxed);
   return now;
-}
-
-void WaitWord::wait_until(uint32_t wanted, int64_t spin_ns) noexcept {
-  uint32_t now = load();
-  while (now != wanted) now = wait_while(now, spin_ns);
 }
 
 }  // namespace switchyard

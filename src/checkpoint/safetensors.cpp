@@ -217,9 +217,15 @@ Result<std::vector<TensorEntry>> parse(std::span<const std::byte> file, std::str
   SWITCHYARD_ASSIGN(const Json header,
                     parse_json(text, fmt::format("{}: header from offset 8 on", name)));
   const uint64_t data_at = 8 + text.size(), data_bytes = file.size() - data_at;
+  // Sorting pointers is several times faster than sorting entries afterwards.
+  std::vector<const Json::Member*> members;
+  for (const Json::Member& member : header.as_object()) members.push_back(&member);
+  std::sort(members.begin(), members.end(),
+            [](const auto* a, const auto* b) { return a->first < b->first; });
   std::vector<TensorEntry> entries;
-  entries.reserve(header.as_object().size());
-  for (const auto& [key, spec] : header.as_object()) {
+  entries.reserve(members.size());
+  for (const Json::Member* member : members) {
+    const auto& [key, spec] = *member;
     if (key == "__metadata__") {
       SWITCHYARD_TRY(check_metadata(spec, name));
       continue;
@@ -233,8 +239,6 @@ Result<std::vector<TensorEntry>> parse(std::span<const std::byte> file, std::str
     entry.end += data_at;
     entry.data = file.data() + entry.begin;
   }
-  std::sort(entries.begin(), entries.end(),
-            [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
   return entries;
 }
 

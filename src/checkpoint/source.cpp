@@ -137,8 +137,10 @@ Result<Source> open_folder(const std::string& folder) {
 Source::Source(std::vector<std::shared_ptr<MappedFile>> files, std::vector<TensorEntry> tensors,
                std::string format)
     : files_(std::move(files)), tensors_(std::move(tensors)), format_(std::move(format)) {
-  std::stable_sort(tensors_.begin(), tensors_.end(),
-                   [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
+  const auto by_name = [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; };
+  if (!std::is_sorted(tensors_.begin(), tensors_.end(), by_name)) {  // one shard is
+    std::stable_sort(tensors_.begin(), tensors_.end(), by_name);
+  }
 }
 
 const TensorEntry* Source::find(std::string_view name) const noexcept {

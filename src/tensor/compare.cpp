@@ -15,7 +15,8 @@ Comparison compare(std::span<const float> found, std::span<const float> expected
   Comparison c;
   double error = 0, power = 0;
   for (size_t i = 0; i < found.size(); ++i) {
-    const double difference = std::fabs(double{found[i]} - double{expected[i]});
+    const double difference =
+        std::fabs(static_cast<double>(found[i]) - static_cast<double>(expected[i]));
     const bool finite = std::isfinite(found[i]) && std::isfinite(expected[i]);
     if (c.finite && (!finite || difference > c.max_error || c.worst_index < 0)) {
       c.worst_index = static_cast<int64_t>(i);
@@ -25,7 +26,7 @@ Comparison compare(std::span<const float> found, std::span<const float> expected
     }
     c.finite &= finite;
     error += difference * difference;
-    power += double{expected[i]} * double{expected[i]};
+    power += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
   }
   if (!c.finite || (power == 0 && error > 0)) {
     c.nmse = std::numeric_limits<double>::infinity();

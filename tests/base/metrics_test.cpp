@@ -45,7 +45,7 @@ TEST(Metrics, HistogramsAreCumulative) {
 
 TEST(Metrics, EscapesLabelsAndHelp) {
   MetricRegistry registry;
-  registry.gauge("g", "a\\b\n\"c\"", {{"path", "x\"y\\z\n"}}).set(INFINITY);
+  registry.gauge("g", "a\\b\n\"c\"", {{"path", "x\"y\\z\n"}}).set(HUGE_VAL);
   EXPECT_EQ(registry.prometheus_text(),
             "# HELP g a\\\\b\\n\"c\"\n"
             "# TYPE g gauge\n"

@@ -30,7 +30,8 @@ TEST(Philox, MeanIsAHalf) {
   double sum = 0;
   constexpr uint32_t kBlocks = 10'000;
   for (uint32_t i = 0; i < kBlocks; ++i) {
-    for (const uint32_t word : philox4x32({i, 0, 0, 0}, {7, 7})) sum += double{unit_float(word)};
+    for (const uint32_t word : philox4x32({i, 0, 0, 0}, {7, 7}))
+      sum += static_cast<double>(unit_float(word));
   }
   EXPECT_NEAR(sum / (4 * kBlocks), 0.5, 0.006);  // four standard deviations of the mean
 }

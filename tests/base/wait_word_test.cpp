@@ -18,7 +18,7 @@ TEST_P(WaitWordSpin, TwoThreadsPassTheBall) {
   WaitWord there, back;
   std::thread other([&] {
     for (uint32_t i = 1; i <= kRounds; ++i) {
-      there.wait_until(i, spin_ns);
+      EXPECT_EQ(there.wait_while(i - 1, spin_ns, [&] { return i % 2 == 0; }), i);
       back.publish(i);
     }
   });

@@ -178,10 +178,10 @@ TEST(Safetensors, TensorsOfZeroSizeMayShareAnOffset) {
 TEST(Safetensors, AMillionTensorsAreReadInLinearTime) {
   std::string header = "{";
   for (int i = 0; i < 1'000'000; ++i) {
-    header +=
-        fmt::format("{}{}", i > 0 ? "," : "", tensor(fmt::format("t{}", i), "U8", "[0]", "[0,0]"));
+    header += "\"t" + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},)";
   }
-  const auto entries = parse(file_of(header + "}"));
+  header.back() = '}';
+  const auto entries = parse(file_of(header));
   ASSERT_TRUE(entries.ok()) << entries.error().message;
   EXPECT_EQ(entries->size(), 1'000'000u);
 }

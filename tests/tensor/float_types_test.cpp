@@ -46,11 +46,11 @@ TYPED_TEST(Narrow, FindsTheNearestTiesToEven) {
     // Any positive value of the type, moved by a part of the way to its neighbour; the middle too.
     const auto low = static_cast<uint16_t>(random() % (infinity - 1u));
     const TypeParam below{low}, above{static_cast<uint16_t>(low + 1)};
-    const double a = double{to_float(below)}, b = double{to_float(above)};
+    const double a = static_cast<double>(to_float(below)), b = static_cast<double>(to_float(above));
     const double middle = (a + b) / 2;
     const double part = static_cast<double>(random() % 4097) / 4096;
     const auto value = static_cast<float>(i % 3 == 0 ? middle : a + (b - a) * part);
-    const double exact = double{value};
+    const double exact = static_cast<double>(value);
     const bool up = exact > middle || (exact == middle && (low & 1u) != 0);
     EXPECT_EQ(narrow<TypeParam>(value).bits, up ? above.bits : below.bits) << value;
     EXPECT_EQ(narrow<TypeParam>(-value).bits, (up ? above.bits : below.bits) | 0x8000u) << -value;
