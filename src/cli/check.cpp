@@ -44,6 +44,8 @@ void check_texts(const std::string& folder, std::vector<model::Fault>& faults) {
     if (!result.ok()) faults.push_back({fault_class, result.error()});
   };
   add("tokenizer", text::open_tokenizer(folder));
+  add("chat_template", text::ChatTemplate::open(folder));
+  add("chat_template", text::ChatTemplate::open(folder));
   add("generation_config", engine::read_generation_config(folder));
 }
 

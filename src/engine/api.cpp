@@ -43,15 +43,29 @@ class LoadedModel final : public engine::ModelPort {
 struct Folder {
   model::ModelConfig config;
   std::unique_ptr<text::Tokenizer> tokenizer;
-  std::optional<text::ChatTemplate> chat;
+  /// Or why there is none that works: then only requests with messages are refused.
+  Result<text::ChatTemplate> chat = Error{};
   engine::GenerationDefaults defaults;
 };
+
+Result<text::ChatTemplate> open_chat(const std::string& path) {
+  auto chat = text::ChatTemplate::open(path);
+  if (!chat.ok()) {
+    log(LogLevel::warning, "chat is off, prompts work: {}", chat.error().message);
+    return std::move(chat).error();
+  }
+  if (chat->has_value()) return **std::move(chat);
+  return fail(Code::bad_request,
+              "{} has no chat template: give a prompt, or add chat_template to "
+              "tokenizer_config.json",
+              path);
+}
 
 Result<Folder> read_folder(const std::string& path) {
   Folder folder;
   SWITCHYARD_ASSIGN(folder.config, model::Model::read_config(path));
   SWITCHYARD_ASSIGN(folder.tokenizer, text::open_tokenizer(path));
-  SWITCHYARD_ASSIGN(folder.chat, text::ChatTemplate::open(path));
+  folder.chat = open_chat(path);
   SWITCHYARD_ASSIGN(folder.defaults, engine::read_generation_config(path));
   // generation_config.json, else config.json, else the tokenizer's.
   auto& eos = folder.defaults.eos_ids;
@@ -158,7 +172,7 @@ Status OpenedEngine::load(int64_t start_ns) {
   model_.emplace(std::move(model));
   loop_.emplace(*model_, *folder_.tokenizer, loop_options(options_, plan, folder_), pool_, tracer_,
                 metrics_);
-  summary_.chat_template = folder_.chat ? folder_.chat->source() : "";
+  summary_.chat_template = folder_.chat.ok() ? folder_.chat->source() : "";
   summary_.load_s = static_cast<double>(now_ns() - start_ns) * 1e-9;
   engine::register_facts(metrics_, summary_, folder_.config, model_->model().memory(), options_);
   tracer_.reset();  // zones of the load are no part of a step
@@ -171,11 +185,7 @@ Status OpenedEngine::load(int64_t start_ns) {
 
 Result<std::vector<int32_t>> OpenedEngine::tokenize(Request& request) const {
   if (!request.messages.empty()) {
-    if (!folder_.chat)
-      return fail(Code::bad_request,
-                  "{} has no chat template: give a prompt, or add chat_template to "
-                  "tokenizer_config.json",
-                  options_.model);
+    if (!folder_.chat.ok()) return folder_.chat.error();
     return folder_.chat->encode(request.messages, *folder_.tokenizer);
   }
   if (!request.prompt_tokens.empty()) return std::move(request.prompt_tokens);

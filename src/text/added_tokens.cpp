@@ -3,6 +3,8 @@
 // that must stand alone hides a shorter one, as in the reference.
 #include "text/added_tokens.h"
 
+#include <algorithm>
+
 #include "text/unicode.h"
 
 namespace switchyard::text {
@@ -26,6 +28,14 @@ size_t skip_white_space_right(std::string_view text, size_t begin) {
     begin = next;
   }
   return begin;
+}
+
+/// Whether any of the ascending ranges shares a byte with the match.
+bool touches(std::span<const ByteRange> ranges, Span match) {
+  const auto range = std::partition_point(ranges.begin(), ranges.end(), [&](const ByteRange& one) {
+    return one.end <= match.begin;
+  });
+  return range != ranges.end() && range->begin < match.end;
 }
 
 }  // namespace
@@ -102,7 +112,7 @@ bool AddedTokens::stands_alone(const AddedToken& token, std::string_view text, S
 }
 
 std::vector<TokenSpan> AddedTokens::split(const PrefixIndex& index, std::string_view text,
-                                          bool with_special) const {
+                                          const EncodeOptions& options) const {
   std::vector<TokenSpan> out;
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
@@ -120,8 +130,12 @@ std::vector<TokenSpan> AddedTokens::split(const PrefixIndex& index, std::string_
     }
     const AddedToken& token = tokens_[static_cast<size_t>(found)];
     Span match{at, at + length};
+    if (token.special && touches(options.plain, match)) {
+      ++at;  // a token of the template may begin inside
+      continue;
+    }
     at = match.end;
-    if ((token.special && !with_special) || !stands_alone(token, text, match)) continue;
+    if ((token.special && !options.parse_special) || !stands_alone(token, text, match)) continue;
     if (token.lstrip) match.begin = std::max(skip_white_space_left(text, match.begin), done);
     if (token.rstrip) match.end = skip_white_space_right(text, match.end);
     if (done < match.begin) out.push_back({{done, match.begin}, -1});

@@ -11,6 +11,7 @@
 #include "text/normalizer.h"
 #include "text/prefix_index.h"
 #include "text/regex.h"
+#include "text/tokenizer.h"
 #include "text/vocabulary.h"
 
 namespace switchyard::text {
@@ -42,13 +43,17 @@ class AddedTokens {
   static Result<AddedTokens> make(std::vector<AddedToken> tokens, const Vocabulary& vocabulary,
                                   const Normalizer* normalizer);
 
-  /// Cuts raw text at the tokens that are searched in raw text.
-  std::vector<TokenSpan> split_raw(std::string_view text, bool with_special) const {
-    return split(raw_, text, with_special);
+  /// Cuts raw text at the tokens that are searched in raw text; special ones as the options say.
+  std::vector<TokenSpan> split_raw(std::string_view text, const EncodeOptions& options) const {
+    return split(raw_, text, options);
   }
-  /// Cuts normalized text at the others.
-  std::vector<TokenSpan> split_normalized(std::string_view text, bool with_special) const {
-    return split(normalized_, text, with_special);
+  /// Cuts normalized text at the others. Places of the raw text are lost here, so where anything is plain, no special
+  /// token is searched.
+  std::vector<TokenSpan> split_normalized(std::string_view text, const EncodeOptions& options) const {
+    EncodeOptions here = options;
+    here.parse_special = options.parse_special && options.plain.empty();
+    here.plain = {};
+    return split(normalized_, text, here);
   }
 
   const AddedToken* find(int32_t id) const noexcept;
@@ -58,7 +63,7 @@ class AddedTokens {
  private:
   Status add(AddedToken token, const Vocabulary& vocabulary);
   std::vector<TokenSpan> split(const PrefixIndex& index, std::string_view text,
-                               bool with_special) const;
+                               const EncodeOptions& options) const;
   bool stands_alone(const AddedToken& token, std::string_view text, Span match) const;
 
   std::vector<AddedToken> tokens_;

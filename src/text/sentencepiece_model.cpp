@@ -108,7 +108,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     std::vector<int32_t> ids;
     const SpecialsAround& around = is_->roles.around;
     if (options.add_special_tokens) ids = around.before;
-    for (const TokenSpan& part : is_->added.split_raw(text, options.parse_special)) {
+    for (const TokenSpan& part : is_->added.split_raw(text, options)) {
       if (part.id >= 0) {
         ids.push_back(part.id);
         continue;

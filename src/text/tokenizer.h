@@ -20,9 +20,17 @@
 
 namespace switchyard::text {
 
+/// Bytes [begin, end) of a text.
+struct ByteRange {
+  size_t begin = 0, end = 0;
+};
+
 struct EncodeOptions {
   bool add_special_tokens = true;  ///< BOS and EOS, where the model's files ask for them
   bool parse_special = true;       ///< special added tokens written in the text become their ids
+  /// Where they do not, ascending: what users said stays plain text, yet is cut into tokens together with its
+  /// surroundings.
+  std::span<const ByteRange> plain = {};
 };
 
 struct DecodeOptions {

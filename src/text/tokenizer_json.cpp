@@ -75,13 +75,13 @@ class JsonTokenizer final : public Tokenizer {
     std::vector<int32_t> ids;
     const SpecialsAround& around = is_.roles.around;
     if (options.add_special_tokens) ids = around.before;
-    for (const TokenSpan& part : is_.added.split_raw(text, options.parse_special)) {
+    for (const TokenSpan& part : is_.added.split_raw(text, options)) {
       if (part.id >= 0) {
         ids.push_back(part.id);
         continue;
       }
       const std::string_view words = text.substr(part.span.begin, part.span.end - part.span.begin);
-      SWITCHYARD_TRY(encode_raw(words, part.span.begin == 0, options.parse_special, ids));
+      SWITCHYARD_TRY(encode_raw(words, part.span.begin == 0, options, ids));
     }
     if (options.add_special_tokens) {
       ids.insert(ids.end(), around.after.begin(), around.after.end());
@@ -111,11 +111,11 @@ class JsonTokenizer final : public Tokenizer {
 
  private:
   /// Text between raw added tokens: normalizes it and cuts it at the normalized ones.
-  Status encode_raw(std::string_view text, bool at_start, bool with_special,
+  Status encode_raw(std::string_view text, bool at_start, const EncodeOptions& options,
                     std::vector<int32_t>& ids) const {
     Piece whole{std::string(text), at_start};
     if (is_.normalizer) SWITCHYARD_TRY(is_.normalizer->apply(whole));
-    for (const TokenSpan& part : is_.added.split_normalized(whole.text, with_special)) {
+    for (const TokenSpan& part : is_.added.split_normalized(whole.text, options)) {
       if (part.id >= 0) {
         ids.push_back(part.id);
         continue;
