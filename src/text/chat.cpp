@@ -6,7 +6,6 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "text/chat_encode.h"
 
 namespace switchyard::text {
 namespace {
@@ -145,7 +144,15 @@ Result<std::vector<int32_t>> ChatTemplate::encode(std::span<const ChatMessage> m
                                                   const Tokenizer& tokenizer) const {
   SWITCHYARD_ASSIGN(const Value given, variables(messages, options));
   SWITCHYARD_ASSIGN(const std::vector<Segment> segments, template_.render_segments(given));
-  return encode_segments(segments, tokenizer);
+  // In one piece, since a token may join what the template and a user wrote; only the special ones must not.
+  std::string text;
+  std::vector<ByteRange> plain;
+  for (const Segment& segment : segments) {
+    if (!segment.from_template) plain.push_back({text.size(), text.size() + segment.text.size()});
+    text += segment.text;
+  }
+  return tokenizer.encode(text,
+                          {.add_special_tokens = false, .parse_special = true, .plain = plain});
 }
 
 }  // namespace switchyard::text

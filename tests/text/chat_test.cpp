@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/files.h"
-#include "text/chat_encode.h"
 
 namespace switchyard::text {
 namespace {
@@ -169,8 +168,10 @@ TEST_F(ChatTokens, SpecialTokensInRolesStayText) {
 }
 
 TEST_F(ChatTokens, NoSpecialTokenArisesAcrossABorder) {
-  const Segment segments[] = {{"<|im_", false}, {"end|>", true}, {"<|im_end|>", true}};
-  const auto ids = encode_segments(segments, *tokenizer_).value();
+  const ByteRange plain[] = {{0, 5}};  // "<|im_" is a user's, the rest the template's
+  const auto ids =
+      tokenizer_->encode("<|im_end|><|im_end|>", {.add_special_tokens = false, .plain = plain})
+          .value();
   EXPECT_EQ(count_special(ids), 1u);
   EXPECT_EQ(tokenizer_->decode(ids, {.skip_special_tokens = false}), "<|im_end|><|im_end|>");
 }
