@@ -321,6 +321,7 @@ def main():
 
     file_types = {"bf16": gguf.LlamaFileType.MOSTLY_BF16, "f32": gguf.LlamaFileType.ALL_F32,
                   "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
+    args.out.parent.mkdir(parents=True, exist_ok=True)
     writer = gguf.GGUFWriter(args.out, geometry.arch)
     add_geometry(writer, geometry, file_types[args.outtype])
     add_tokenizer(writer, args.folder, geometry, args.pre)
