@@ -27,6 +27,15 @@ TEST(EncodeTest, SpecialTokensInTheTextCanStayText) {
   EXPECT_EQ(encode(*tokenizer, "ab<t>", {.parse_special = false}), (Ids{0, 1, 6}));
 }
 
+TEST(EncodeTest, SpecialTokensInPlainRangesStayText) {
+  const auto tokenizer = made({.added = R"([{"id":5,"content":"ba","special":true}])"});
+  const ByteRange plain[] = {{0, 2}, {5, 6}};  // the first, and one byte of the third
+  EXPECT_EQ(encode(*tokenizer, "bababa", {.plain = plain}), (Ids{1, 0, 5, 1, 0}));
+  EXPECT_EQ(encode(*tokenizer, "bababa"), (Ids{5, 5, 5}));
+  const ByteRange all[] = {{0, 6}};
+  EXPECT_EQ(encode(*tokenizer, "bababa", {.plain = all}), (Ids{1, 3, 3, 0}));
+}
+
 TEST(EncodeTest, BpeTakesTheLowestRankThenTheLeftmost) {
   const auto tokenizer = made(
       {.model =
