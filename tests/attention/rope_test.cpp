@@ -49,6 +49,48 @@ TEST(Rope, YarnWithoutTruncation) {
   EXPECT_NEAR(table.attention_factor(), 1.3465736, 1e-7);
 }
 
+TEST(Rope, YarnAttentionFactor) {
+  RopeSpec spec{.rotary_dim = 64,
+                .theta = 1e4,
+                .scaling = RopeSpec::Scaling::yarn,
+                .factor = 40,
+                .max_positions = 163840,
+                .original_positions = 4096};
+  const auto factor = [&spec] { return RopeTable::create(spec).value().attention_factor(); };
+  EXPECT_NEAR(factor(), 1.3688879, 1e-7);
+  spec.mscale = 0.707;  // alone it says nothing
+  EXPECT_NEAR(factor(), 1.3688879, 1e-7);
+  spec.mscale_all_dim = 1;
+  EXPECT_NEAR(factor(), 1.2608038 / 1.3688879, 1e-7);
+  spec.attention_factor = 2.5;
+  EXPECT_DOUBLE_EQ(factor(), 2.5);
+}
+
+// The angle is the f32 product of position and frequency, and the factor scales both cos and sin.
+TEST(Rope, FillsCosAndSinOfF32Angles) {
+  const RopeSpec spec{.rotary_dim = 64,
+                      .theta = 1e4,
+                      .scaling = RopeSpec::Scaling::yarn,
+                      .factor = 40,
+                      .max_positions = 163840,
+                      .original_positions = 4096};
+  const RopeTable table = RopeTable::create(spec).value();
+  std::vector<int32_t> position, length;
+  for (int32_t p = 0; p < 131072; p = p * 2 + 1) position.push_back(p);
+  length.assign(position.size(), 131072);
+  std::vector<float> cos(position.size() * 32), sin(position.size() * 32);
+  Pool pool({.num_threads = 2, .pin = false});
+  table.fill(position, length, cos.data(), sin.data(), Stream({}, pool));
+  const double factor = table.attention_factor();
+  for (size_t t = 0; t < position.size(); ++t) {
+    for (size_t i = 0; i < 32; ++i) {
+      const float angle = static_cast<float>(position[t]) * static_cast<float>(table.inv_freq()[i]);
+      EXPECT_NEAR(double{cos[t * 32 + i]}, std::cos(static_cast<double>(angle)) * factor, 3e-7);
+      EXPECT_NEAR(double{sin[t * 32 + i]}, std::sin(static_cast<double>(angle)) * factor, 3e-7);
+    }
+  }
+}
+
 TEST(Rope, Llama3) {
   RopeSpec spec{.rotary_dim = 128,
                 .theta = 5e5,
@@ -62,7 +104,8 @@ TEST(Rope, Llama3) {
       RopeTable::create(spec).value(), {0, 20, 28, 30, 32, 36, 63},
       {1, 0.0165604401, 0.00321144599, 0.00137189357, 5.24846161e-4, 7.78465527e-5, 3.06892599e-7});
   spec.high_freq_factor = 1;  // equal bounds: nothing lies between, and nothing is divided by zero
-  for (const double f : RopeTable::create(spec).value().inv_freq()) EXPECT_TRUE(std::isfinite(f));
+  const RopeTable equal = RopeTable::create(spec).value();
+  for (const double f : equal.inv_freq()) EXPECT_TRUE(std::isfinite(f) && f > 0);
 }
 
 TEST(Rope, LinearAndDynamic) {

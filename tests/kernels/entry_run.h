@@ -82,7 +82,8 @@ inline void expect_close(std::span<const float> found, std::span<const float> ex
   const Tolerance& limit = tolerance(op, dtype);
   const Comparison c = compare(found, expected);
   double squares = 0;
-  for (const float value : expected) squares += double{value} * double{value};
+  for (const float value : expected)
+    squares += static_cast<double>(value) * static_cast<double>(value);
   const double rms = std::sqrt(squares / static_cast<double>(expected.size()));
   EXPECT_LE(c.relative_error, limit.relative_error) << c.text();
   EXPECT_LE(c.max_error, limit.max_error * rms) << c.text();

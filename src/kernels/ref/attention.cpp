@@ -12,9 +12,11 @@
 namespace switchyard::ref {
 namespace {
 
+double wide(float value) { return static_cast<double>(value); }
+
 double load(const void* cache, DType dtype, int64_t at) {
-  if (dtype == DType::f32) return double{static_cast<const float*>(cache)[at]};
-  return double{to_float(static_cast<const Bf16*>(cache)[at])};
+  if (dtype == DType::f32) return wide(static_cast<const float*>(cache)[at]);
+  return wide(to_float(static_cast<const Bf16*>(cache)[at]));
 }
 
 // Where the keys and values of one head and one cached position begin.
@@ -36,9 +38,9 @@ void attend(const Attention::Problem& p, const Attention::Args& args, const int3
     const Place at = place_of(p, table, j, g);
     double sum = 0;
     for (int64_t z = 0; z < width; ++z) {
-      sum += double{q[z]} * load(args.k_cache, p.cache, at.base + z * p.block_tokens + at.offset);
+      sum += wide(q[z]) * load(args.k_cache, p.cache, at.base + z * p.block_tokens + at.offset);
     }
-    score[j - first] = sum * double{p.scale};
+    score[j - first] = sum * wide(p.scale);
   }
   const double highest = *std::max_element(score.begin(), score.end());
   double total = 0;

@@ -12,16 +12,18 @@
 namespace switchyard::ref {
 namespace {
 
+double wide(float value) { return static_cast<double>(value); }
+
 double rms_scale(const float* x, int64_t width, float eps) {
   double sum = 0;
-  for (int64_t i = 0; i < width; ++i) sum += double{x[i]} * double{x[i]};
-  return 1 / std::sqrt(sum / static_cast<double>(width) + double{eps});
+  for (int64_t i = 0; i < width; ++i) sum += wide(x[i]) * wide(x[i]);
+  return 1 / std::sqrt(sum / static_cast<double>(width) + wide(eps));
 }
 
 void normalize(float* x, int64_t width, float eps, const float* weight) {
   const double scale = rms_scale(x, width, eps);
   for (int64_t i = 0; i < width; ++i) {
-    x[i] = static_cast<float>(double{x[i]} * scale * double{weight[i]});
+    x[i] = static_cast<float>(wide(x[i]) * scale * wide(weight[i]));
   }
 }
 
@@ -36,9 +38,9 @@ void normalize_heads(const PrepareQkv::Problem& p, float* x, int heads, const fl
 void rotate(const PrepareQkv::Problem& p, float* head, const float* cos, const float* sin) {
   const int half = p.rotary_dim / 2;
   for (int i = 0; i < half; ++i) {
-    const double a = head[i], b = head[i + half];
-    head[i] = static_cast<float>(a * double{cos[i]} - b * double{sin[i]});
-    head[i + half] = static_cast<float>(b * double{cos[i]} + a * double{sin[i]});
+    const double a = wide(head[i]), b = wide(head[i + half]);
+    head[i] = static_cast<float>(a * wide(cos[i]) - b * wide(sin[i]));
+    head[i + half] = static_cast<float>(b * wide(cos[i]) + a * wide(sin[i]));
   }
 }
 
@@ -81,7 +83,8 @@ void rms_norm(const RmsNorm::Problem& problem, const RmsNorm::Args& args, std::s
 
 void prepare_qkv(const PrepareQkv::Problem& p, const PrepareQkv::Args& args, std::span<std::byte>,
                  const Stream&) noexcept {
-  const int64_t q_width = int64_t{p.heads} * p.head_dim, kv_width = int64_t{p.kv_heads} * p.head_dim;
+  const int64_t q_width = int64_t{p.heads} * p.head_dim,
+                kv_width = int64_t{p.kv_heads} * p.head_dim;
   std::vector<float> row(q_width + 2 * kv_width);
   float *q = row.data(), *k = q + q_width, *v = k + kv_width;
   for (int64_t t = 0; t < args.tokens; ++t) {

@@ -10,6 +10,8 @@
 namespace switchyard::ref {
 namespace {
 
+double wide(float value) { return static_cast<double>(value); }
+
 // Row `row` of block `block` in tiles_bf16 (see RowLayout), padded with zeros to 32 columns.
 void store_tile_row(const float* from, int64_t width, int64_t block, int64_t row, std::byte* to) {
   const int64_t padded = (width + 31) / 32 * 32;
@@ -52,14 +54,14 @@ void combine(const Combine::Problem& problem, const Combine::Args& args, std::sp
       for (int k = 0; k < problem.top_k; ++k) {
         const int64_t row = args.pick_row[t * problem.top_k + k];
         if (row < 0) continue;
-        sum += double{args.weight[t * problem.top_k + k]} * double{args.rows[row * width + d]};
+        sum += wide(args.weight[t * problem.top_k + k]) * wide(args.rows[row * width + d]);
       }
       if (args.shared != nullptr) {
-        const double weight = args.shared_weight != nullptr ? double{args.shared_weight[t]} : 1.0;
-        sum += weight * double{args.shared[t * width + d]};
+        const double weight = args.shared_weight != nullptr ? wide(args.shared_weight[t]) : 1.0;
+        sum += weight * wide(args.shared[t * width + d]);
       }
       args.y[t * width + d] =
-          static_cast<float>(double{args.y[t * width + d]} + double{args.scale} * sum);
+          static_cast<float>(wide(args.y[t * width + d]) + wide(args.scale) * sum);
     }
   }
 }
