@@ -85,8 +85,9 @@ TEST(Rope, FillsCosAndSinOfF32Angles) {
   for (size_t t = 0; t < position.size(); ++t) {
     for (size_t i = 0; i < 32; ++i) {
       const float angle = static_cast<float>(position[t]) * static_cast<float>(table.inv_freq()[i]);
-      EXPECT_NEAR(double{cos[t * 32 + i]}, std::cos(static_cast<double>(angle)) * factor, 3e-7);
-      EXPECT_NEAR(double{sin[t * 32 + i]}, std::sin(static_cast<double>(angle)) * factor, 3e-7);
+      const auto exact = static_cast<double>(angle);
+      EXPECT_NEAR(static_cast<double>(cos[t * 32 + i]), std::cos(exact) * factor, 3e-7);
+      EXPECT_NEAR(static_cast<double>(sin[t * 32 + i]), std::sin(exact) * factor, 3e-7);
     }
   }
 }
