@@ -45,13 +45,15 @@ void check_texts(const std::string& folder, std::vector<model::Fault>& faults) {
   };
   add("tokenizer", text::open_tokenizer(folder));
   add("chat_template", text::ChatTemplate::open(folder));
-  add("chat_template", text::ChatTemplate::open(folder));
   add("generation_config", engine::read_generation_config(folder));
 }
 
-/// Damage weighs more than what is merely unknown here.
+/// An unknown architecture says that nothing else was judged; else damage weighs more than what is merely unknown here.
 ExitCode worst(const std::vector<model::Fault>& faults) {
   ExitCode code = kOk;
+  for (const model::Fault& fault : faults) {
+    if (fault.fault_class == "unsupported_model") return exit_code(fault.error.code);
+  }
   for (const model::Fault& fault : faults) {
     const ExitCode one = exit_code(fault.error.code);
     if (code == kOk || (code == kUnsupported && one != kUnsupported)) code = one;

@@ -84,6 +84,7 @@ Result<RequestId> EngineLoop::submit(std::vector<int32_t> prompt, SamplingParams
   live->max_tokens = live->prompt_tokens + std::min(params.max_tokens, room);
   live->tokens = std::move(prompt);
   live->tokens.reserve(static_cast<size_t>(live->max_tokens));
+  live->event.text.reserve(TextStream::kPieceBytes);
   if (!params.ignore_eos) live->end_tokens = options_.eos_ids;
   live->end_tokens.insert(live->end_tokens.end(), params.stop_token_ids.begin(),
                           params.stop_token_ids.end());

@@ -37,6 +37,7 @@ size_t unfinished_stop(std::string_view text, const std::vector<std::string>& st
 }  // namespace
 
 StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
+  held_.reserve(256);  // more than any usual token: a warm step does not allocate
   for (const std::string& stop : stops_) SWITCHYARD_CHECK(!stop.empty(), "empty stop string");
 }
 

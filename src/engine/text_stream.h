@@ -15,7 +15,12 @@ namespace switchyard::engine {
 class TextStream {
  public:
   TextStream(const text::Tokenizer& tokenizer, std::vector<std::string> stops)
-      : decoding_(tokenizer.start_decoding({})), stops_(std::move(stops)) {}
+      : decoding_(tokenizer.start_decoding({})), stops_(std::move(stops)) {
+    piece_.reserve(kPieceBytes);
+  }
+
+  /// More than the text of any usual token, so that a warm step does not allocate for a long one.
+  static constexpr size_t kPieceBytes = 256;
 
   /// Appends to `out` the text that this token makes certain. True when a stop string is complete.
   bool push(int32_t token, std::string& out) {

@@ -101,6 +101,22 @@ TEST(Check, NamesTheClassOfEveryFault) {
   EXPECT_EQ(classes, "file generation_config ");
 }
 
+TEST(Check, NamesABrokenTemplateThatOnlyChatNeeds) {
+  TemporaryFolder folder;
+  folder.copy_demo();
+  folder.write("chat_template.jinja", "{% for message in messages %}{{ message.content }}");
+  const Outcome check = run_program({"check", folder.path(), "--headers-only"});
+  EXPECT_EQ(check.code, 3);
+  EXPECT_NE(check.out.find("chat_template "), std::string::npos) << check.out;
+  const std::vector<std::string> run{"run", folder.path(), "-n", "2", "-p", "The kernel"};
+  EXPECT_EQ(run_program(run).code, 0);
+  auto chat = run;
+  chat.emplace_back("--chat");
+  const Outcome refused = run_program(chat);
+  EXPECT_EQ(refused.code, 3) << refused.err;
+  EXPECT_EQ(refused.out, "");
+}
+
 TEST(Check, RefusesWeightsThatAreNotFinite) {
   TemporaryFolder folder;
   folder.copy_demo();
