@@ -25,11 +25,11 @@ struct RopeSpec {
   double factor = 1;
   int max_positions = 0;       ///< the model's max_position_embeddings (dynamic)
   int original_positions = 0;  ///< length that the model was first trained at (yarn, llama3)
-  double beta_fast = 32, beta_slow = 1;              ///< yarn
-  bool truncate = true;                              ///< yarn: bounds to whole dimensions
-  double mscale = 0, mscale_all_dim = 0;             ///< yarn
-  std::optional<double> attention_factor = std::nullopt;            ///< yarn: overrides A
-  double low_freq_factor = 1, high_freq_factor = 4;  ///< llama3
+  double beta_fast = 32, beta_slow = 1;                   ///< yarn
+  bool truncate = true;                                   ///< yarn: bounds to whole dimensions
+  double mscale = 0, mscale_all_dim = 0;                  ///< yarn
+  std::optional<double> attention_factor = std::nullopt;  ///< yarn: overrides A
+  double low_freq_factor = 1, high_freq_factor = 4;       ///< llama3
 };
 
 class RopeTable {

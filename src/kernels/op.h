@@ -43,7 +43,8 @@ struct Kernel {
   int64_t (*workspace)(const typename Op::Problem&, int num_threads) noexcept;
   void (*run)(const typename Op::Problem&, const typename Op::Args&, std::span<std::byte> workspace,
               const Stream&) noexcept;
-  const typename Op::Packing* packing = nullptr;  ///< how weights must be laid out; null: row-major as given
+  const typename Op::Packing* packing =
+      nullptr;  ///< how weights must be laid out; null: row-major as given
 };
 
 /// A kernel chosen for a problem. Copyable; run() checks the workspace and calls the kernel: no dispatch in a step.
@@ -65,9 +66,9 @@ class Bound {
   }
   void run(const Args& args, std::span<std::byte> workspace, const Stream& stream) const noexcept {
     SWITCHYARD_CHECK(kernel_ != nullptr, "unbound kernel");
-    SWITCHYARD_DCHECK(static_cast<int64_t>(workspace.size()) >=
-                          workspace_bytes(stream.pool().num_threads()),
-                      "{}: workspace of {} bytes", name(), workspace.size());
+    SWITCHYARD_DCHECK(
+        static_cast<int64_t>(workspace.size()) >= workspace_bytes(stream.pool().num_threads()),
+        "{}: workspace of {} bytes", name(), workspace.size());
     kernel_->run(problem_, args, workspace, stream);
   }
 

@@ -29,7 +29,8 @@ Result<Bound<Op>> select(const typename Op::Problem& problem);
 /// What select() thought of every entry.
 struct Candidate {
   std::string_view name;
-  std::string verdict;  ///< "chosen", "accepts", "refused: ...", "needs amx_tile, absent here", "baseline"
+  std::string
+      verdict;  ///< "chosen", "accepts", "refused: ...", "needs amx_tile, absent here", "baseline"
 };
 template <class Op>
 std::vector<Candidate> explain(const typename Op::Problem& problem);

@@ -32,9 +32,8 @@ size_t skip_white_space_right(std::string_view text, size_t begin) {
 
 /// Whether any of the ascending ranges shares a byte with the match.
 bool touches(std::span<const ByteRange> ranges, Span match) {
-  const auto range = std::partition_point(ranges.begin(), ranges.end(), [&](const ByteRange& one) {
-    return one.end <= match.begin;
-  });
+  const auto range = std::partition_point(
+      ranges.begin(), ranges.end(), [&](const ByteRange& one) { return one.end <= match.begin; });
   return range != ranges.end() && range->begin < match.end;
 }
 

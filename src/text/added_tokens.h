@@ -49,7 +49,8 @@ class AddedTokens {
   }
   /// Cuts normalized text at the others. Places of the raw text are lost here, so where anything is plain, no special
   /// token is searched.
-  std::vector<TokenSpan> split_normalized(std::string_view text, const EncodeOptions& options) const {
+  std::vector<TokenSpan> split_normalized(std::string_view text,
+                                          const EncodeOptions& options) const {
     EncodeOptions here = options;
     here.parse_special = options.parse_special && options.plain.empty();
     here.plain = {};

@@ -41,15 +41,15 @@ std::string to_byte_alphabet(std::string_view bytes) {
   return out;
 }
 
-std::optional<std::string> from_byte_alphabet(std::string_view token) {
-  std::string out;
+bool from_byte_alphabet(std::string_view token, std::string& out) {
+  out.clear();
   for (size_t at = 0; at < token.size();) {
     const char32_t character = next_character(token, at);
     const int byte = character < alphabet().byte.size() ? alphabet().byte[character] : -1;
-    if (byte < 0) return std::nullopt;
+    if (byte < 0) return false;
     out += static_cast<char>(byte);
   }
-  return out;
+  return true;
 }
 
 int byte_of_token(std::string_view token) {

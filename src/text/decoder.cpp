@@ -48,23 +48,26 @@ class SpacedStep final : public DecodeStep {
 
 class ByteLevelStep final : public DecodeStep {
  public:
-  ByteLevelStep(NoOptions, DecodeStep& next) : next_(next) {}
+  ByteLevelStep(NoOptions, DecodeStep& next) : next_(next) {
+    bytes_.reserve(256);  // more than any usual token: pushing one does not allocate
+    out_.reserve(256);
+  }
   void push(std::string_view token) override {
-    std::string out;
-    const std::optional<std::string> bytes = from_byte_alphabet(token);
-    characters_.push(bytes ? std::string_view(*bytes) : token, out);
-    if (!out.empty()) next_.push(out);
+    out_.clear();
+    characters_.push(from_byte_alphabet(token, bytes_) ? std::string_view(bytes_) : token, out_);
+    if (!out_.empty()) next_.push(out_);
   }
   void finish() override {
-    std::string out;
-    characters_.finish(out);
-    if (!out.empty()) next_.push(out);
+    out_.clear();
+    characters_.finish(out_);
+    if (!out_.empty()) next_.push(out_);
     next_.finish();
   }
 
  private:
   DecodeStep& next_;
   Utf8Stream characters_;
+  std::string bytes_, out_;  // reused from token to token
 };
 
 class MetaspaceStep final : public DecodeStep {

@@ -89,14 +89,17 @@ Result<Interpreter::Flow> Interpreter::execute_loop(const Statement& statement) 
   SWITCHYARD_ASSIGN(const Value value, evaluate(*statement.expr));
   SWITCHYARD_ASSIGN(std::vector<Value> items, iterate(value));
   const auto loop = std::make_shared<LoopState>(*this, statement, std::move(items), scope_);
+  // As in the reference, "else" runs unless a pass has come to its end: a "break" in the first pass does not count.
+  bool ended_pass = false;
   while (true) {
     SWITCHYARD_ASSIGN(std::optional<Value> item, loop->advance());
     if (!item) break;
     SWITCHYARD_TRY(budget_.charge(1));
     SWITCHYARD_ASSIGN(const Flow flow, execute_pass(statement, loop, *std::move(item)));
     if (flow == Flow::stop) break;
+    ended_pass = ended_pass || flow == Flow::go_on;
   }
-  if (loop->index0() >= 0) return Flow::go_on;
+  if (ended_pass) return Flow::go_on;
   const ScopeGuard guard(*this, std::make_shared<Scope>(scope_));
   return execute(statement.otherwise);
 }

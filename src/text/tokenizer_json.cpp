@@ -27,6 +27,7 @@ struct Pipeline {
 /// Collects the text at the end of the chain.
 class Sink final : public DecodeStep {
  public:
+  Sink() { text.reserve(256); }  // more than any usual token: pushing one does not allocate
   void push(std::string_view token) override { text += token; }
   void finish() override {}
   std::string text;

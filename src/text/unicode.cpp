@@ -162,11 +162,10 @@ bool is_word(char32_t c) noexcept {
 }
 
 void Utf8Stream::push(std::string_view bytes, std::string& out) {
-  std::string joined;
   if (!held_.empty()) {
-    joined = held_;
-    joined += bytes;
-    bytes = joined;
+    joined_ = held_;
+    joined_ += bytes;
+    bytes = joined_;
     held_.clear();
   }
   while (!bytes.empty()) {

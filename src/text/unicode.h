@@ -46,11 +46,13 @@ bool is_word(char32_t character) noexcept;         ///< \w of Unicode Technical 
 /// part (Unicode 15, section 3.9; Python's errors="replace").
 class Utf8Stream {
  public:
+  Utf8Stream() { joined_.reserve(256); }
   void push(std::string_view bytes, std::string& out);
   void finish(std::string& out);
 
  private:
-  std::string held_;  // the beginning of a character, at most three bytes
+  std::string held_;    // the beginning of a character, at most three bytes
+  std::string joined_;  // reused
 };
 
 }  // namespace switchyard::text

@@ -3,6 +3,7 @@
 // hold NaN on the way in, every output holds NaN before the run, and a guard behind the outputs
 // must survive it.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -106,7 +107,7 @@ inline Storage poisoned_rows(RowLayout layout, const GroupedGemmInputs& in, int6
   std::memset(storage.data(), 0xFF, static_cast<size_t>(bytes));  // NaN as f32 and as bf16
   if (values == nullptr) return storage;
   if (layout == RowLayout::rows_f32) {
-    std::memcpy(storage.data(), values->data(), values->size() * sizeof(float));
+    std::copy(values->begin(), values->end(), reinterpret_cast<float*>(storage.data()));
     return storage;
   }
   for_each_row(in.slot_offset, [&](int64_t row, int64_t block, int64_t i) {
@@ -128,7 +129,7 @@ inline bool read_rows(RowLayout layout, const GroupedGemmInputs& in, const Stora
   bool clean = true;
   int64_t used = in.total_rows * n * 4;
   if (layout == RowLayout::rows_f32) {
-    std::memcpy(values.data(), y.data(), values.size() * sizeof(float));
+    std::copy_n(reinterpret_cast<const float*>(y.data()), values.size(), values.begin());
   } else {
     int64_t blocks = 0;
     for (const int rows : in.shape.rows) blocks += tile_blocks(rows);

@@ -43,8 +43,8 @@ Picks expected(const RouterSpec& spec, const std::vector<float>& logits) {
     for (int i = 0; i < spec.top_k; ++i) {
       const double score = std::exp(double{logits[at + order[i]]});
       picks.expert.push_back(order[i]);
-      picks.weight.push_back(
-          static_cast<float>(double{spec.scale} * score / (spec.weigh == Weigh::raw ? all : picked)));
+      picks.weight.push_back(static_cast<float>(double{spec.scale} * score /
+                                                (spec.weigh == Weigh::raw ? all : picked)));
     }
   }
   return picks;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/files.h"
+#include "text/tiny.h"
 
 namespace switchyard::text {
 namespace {
@@ -176,15 +177,23 @@ TEST_F(ChatTokens, NoSpecialTokenArisesAcrossABorder) {
   EXPECT_EQ(tokenizer_->decode(ids, {.skip_special_tokens = false}), "<|im_end|><|im_end|>");
 }
 
-TEST_F(ChatTokens, KnownRolesMaySpellSpecialTokens) {
+/// One token of the template and a role, as in "<|user|>".
+TEST(Chat, KnownRolesSpellSpecialTokens) {
   Folder folder;
-  folder.add("chat_template.jinja",
-             "{% for m in messages %}<|im_{{ 'start' if m.role == 'user' else 'end' }}|>"
-             "{% endfor %}");
+  folder.add("chat_template.jinja", "{% for m in messages %}<|{{ m.role }}|>{% endfor %}");
+  Tiny tiny;
+  tiny.added = R"([{"id": 5, "content": "<|user|>", "special": true, "single_word": false,
+                    "lstrip": false, "rstrip": false, "normalized": false},
+                   {"id": 6, "content": "<|a|>", "special": true, "single_word": false,
+                    "lstrip": false, "rstrip": false, "normalized": false}])";
+  const auto tokenizer = load(tiny).value();
   const auto chat = *ChatTemplate::open(folder.path()).value();
-  const std::vector<ChatMessage> messages = {{"user", "a"}, {"assistant", "b"}};
-  EXPECT_EQ(chat.encode(messages, ChatRender{}, *tokenizer_).value(),
-            plain("<|im_start|><|im_end|>", true));
+  const auto encode = [&](const std::string& role) {
+    return chat.encode(std::vector<ChatMessage>{{role, ""}}, ChatRender{}, *tokenizer).value();
+  };
+  EXPECT_EQ(encode("user"), Ids{5});
+  EXPECT_EQ(encode("a"),
+            Ids{0});  // no known role: the letter alone, brackets are not in the vocabulary
 }
 
 TEST_F(ChatTokens, ForeignMessagesAndBadUtf8) {

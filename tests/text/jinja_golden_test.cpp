@@ -114,5 +114,17 @@ void check_file(const std::string& file, size_t at_least) {
 TEST(JinjaGolden, Features) { check_file("features.jsonl", 300); }
 TEST(JinjaGolden, Chats) { check_file("chats.jsonl", 200); }
 
+/// Not in the goldens, found by comparing random templates with the reference.
+TEST(JinjaGolden, LoopsWhoseFirstPassIsCutShortRunTheirElse) {
+  const auto text = [](std::string_view source) {
+    return Template::compile(source, "t").value().render(Value::dict({})).value();
+  };
+  EXPECT_EQ(text("{% for x in [1, 2] %}{% break %}{% else %}else{% endfor %}"), "else");
+  EXPECT_EQ(text("{% for x in [1, 2] %}{% continue %}{% else %}else{% endfor %}"), "else");
+  EXPECT_EQ(
+      text("{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}a{% else %}else{% endfor %}"),
+      "a");
+}
+
 }  // namespace
 }  // namespace switchyard::text

@@ -16,7 +16,8 @@ SWITCHYARD_ISA_BEGIN("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,
 namespace switchyard::cpu::amx {
 namespace {
 
-// clang-format off: the order matters, each text uses the one before it
+// The order matters: each text uses the one before it.
+// clang-format off
 #include "kernels/cpu/lanes_avx512.inl.h"
 #include "kernels/cpu/grouped_gemm_amx.inl.h"
 // clang-format on

@@ -131,7 +131,7 @@ struct TileWork {
   // The blocks of a sequence lie anywhere, so the hardware cannot guess where the next run is. Widened runs need no such
   // help.
   template <class T>
-  static void prefetch(const T* at) {
+  [[gnu::always_inline]] static void prefetch(const T* at) {
     if constexpr (sizeof(T) == 2) Lanes::prefetch(at);
   }
 

@@ -6,7 +6,8 @@ SWITCHYARD_ISA_BEGIN("avx2,fma,f16c")
 namespace switchyard::cpu::avx2 {
 namespace {
 
-// clang-format off: the order matters, each text uses the one before it
+// The order matters: each text uses the one before it.
+// clang-format off
 #include "kernels/cpu/lanes_avx2.inl.h"
 #include "kernels/cpu/grouped_gemm.inl.h"
 #include "kernels/cpu/permute.inl.h"

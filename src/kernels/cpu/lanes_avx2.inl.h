@@ -36,7 +36,10 @@ struct Lanes {
   }
 
   /// Asks for the line of an address, to be used soon; any address is allowed.
-  static void prefetch(const void* at) { _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T1); }
+  /// NOTE: without forced inlining GCC 12 takes this for a function without effect and drops it.
+  [[gnu::always_inline]] static void prefetch(const void* at) {
+    _mm_prefetch(static_cast<const char*>(at), _MM_HINT_T1);
+  }
 
   static F add(F a, F b) { return _mm256_add_ps(a, b); }
   static F sub(F a, F b) { return _mm256_sub_ps(a, b); }

@@ -28,8 +28,8 @@ inline void add_scaled(float* x, const float* add, float scale, int64_t width) {
   for (int64_t i = 0; i < width; i += kWidth) {
     const int64_t left = width - i;
     const int n = left < kWidth ? static_cast<int>(left) : kWidth;
-    const Lanes::F sum = Lanes::fma(Lanes::set(scale), Lanes::load_first(add + i, n),
-                                    Lanes::load_first(x + i, n));
+    const Lanes::F sum =
+        Lanes::fma(Lanes::set(scale), Lanes::load_first(add + i, n), Lanes::load_first(x + i, n));
     Lanes::store_first(x + i, n, sum);
   }
 }
@@ -133,7 +133,8 @@ inline HeadSource head_source(const PrepareQkv::Problem& p, const float* x, int 
 
 template <class T>
 inline void prepare_token(const PrepareQkv::Problem& p, const PrepareQkv::Args& args, int64_t t) {
-  const int64_t q_width = int64_t{p.heads} * p.head_dim, kv_width = int64_t{p.kv_heads} * p.head_dim;
+  const int64_t q_width = int64_t{p.heads} * p.head_dim,
+                kv_width = int64_t{p.kv_heads} * p.head_dim;
   const float *q = args.qkv + t * (q_width + 2 * kv_width), *k = q + q_width, *v = k + kv_width;
   const float *cos = args.cos + t * (p.rotary_dim / 2), *sin = args.sin + t * (p.rotary_dim / 2);
   const bool full = p.norm == QkNorm::full_width;

@@ -52,10 +52,9 @@ inline void gather_rows(const Gather::Problem& problem, const Gather::Args& args
 inline void gather_all(const Gather::Problem& problem, const Gather::Args& args,
                        const Stream& stream) {
   const int64_t rows = args.slot_offset[problem.groups];
-  stream.pool().for_range(rows, 1 + kGrainValues / problem.width,
-                          [&](int64_t begin, int64_t end, int) {
-                            gather_rows(problem, args, begin, end);
-                          });
+  stream.pool().for_range(
+      rows, 1 + kGrainValues / problem.width,
+      [&](int64_t begin, int64_t end, int) { gather_rows(problem, args, begin, end); });
 }
 
 // kCount registers of token t from column d on: rows in the order of the picks, then the shared part, then the scale.

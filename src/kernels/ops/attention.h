@@ -26,17 +26,18 @@ struct Attention {
     int64_t max_tokens = 0;                     ///< most T of one call
   };
   struct Args {
-    const float* q = nullptr;               ///< [T, H, Z] f32, roped
+    const float* q = nullptr;  ///< [T, H, Z] f32, roped
     /// [blocks, G, Z, P] in Problem::cache: transposed, so that a vector holds one value of many keys and scores
     /// need no sums across lanes.
     const void* k_cache = nullptr;
-    const void* v_cache = nullptr;          ///< [blocks, G, P, Z]
-    const int32_t* seq_offset = nullptr;    ///< [B + 1] i32: sequence b owns tokens [seq_offset[b], seq_offset[b + 1])
-    const int32_t* context_len = nullptr;   ///< [B] i32: positions cached before this step
-    const int32_t* block_table = nullptr;   ///< [B, max_blocks] i32
+    const void* v_cache = nullptr;  ///< [blocks, G, P, Z]
+    const int32_t* seq_offset =
+        nullptr;  ///< [B + 1] i32: sequence b owns tokens [seq_offset[b], seq_offset[b + 1])
+    const int32_t* context_len = nullptr;  ///< [B] i32: positions cached before this step
+    const int32_t* block_table = nullptr;  ///< [B, max_blocks] i32
     int max_blocks = 0;
-    int sequences = 0;                      ///< B
-    float* out = nullptr;                   ///< [T, H, Z] f32
+    int sequences = 0;     ///< B
+    float* out = nullptr;  ///< [T, H, Z] f32
   };
   using Packing = NoPacking;
 };

@@ -51,9 +51,10 @@ struct PhaseSplit {
 
 struct GroupedGemm {
   struct Problem {
-    int groups = 1;          ///< S
-    int64_t n = 0, k = 0;    ///< outputs and inputs of one matrix (n of gate and of up each, with swiglu)
-    int64_t max_rows = 0;    ///< most rows of one call, over all slots
+    int groups = 1;  ///< S
+    int64_t n = 0,
+            k = 0;  ///< outputs and inputs of one matrix (n of gate and of up each, with swiglu)
+    int64_t max_rows = 0;        ///< most rows of one call, over all slots
     DType weight = DType::bf16;  ///< f32 or bf16: what packed weights hold
     Fusion fusion = Fusion::none;
     RowLayout in = RowLayout::rows_f32, out = RowLayout::rows_f32;
@@ -64,9 +65,10 @@ struct GroupedGemm {
     const void* x = nullptr;               ///< [R, k] in Problem::in
     const int32_t* slot_offset = nullptr;  ///< [S + 1] i32
     const std::byte* weight = nullptr;     ///< S matrices, each Packing::slot_bytes apart
-    const float* bias = nullptr;           ///< [S, n] f32 when Problem::bias; [S, 2, n] (gate, up) with swiglu
-    void* y = nullptr;                     ///< [R, n] in Problem::out
-    PhaseSplit* split = nullptr;           ///< null unless tracing
+    const float* bias =
+        nullptr;        ///< [S, n] f32 when Problem::bias; [S, 2, n] (gate, up) with swiglu
+    void* y = nullptr;  ///< [R, n] in Problem::out
+    PhaseSplit* split = nullptr;  ///< null unless tracing
   };
   /// A layout of packed weights. Packing of different slots may run in parallel.
   struct Packing {
@@ -74,7 +76,8 @@ struct GroupedGemm {
     int64_t (*slot_bytes)(const Problem&) noexcept;
     /// Packs one slot. gate is the only matrix without swiglu; views are [n, k], f32, f16 or bf16, any strides
     /// (fused checkpoints are transposed). `to` has slot_bytes bytes, 64-byte aligned.
-    void (*pack)(const Problem&, const TensorView& gate, const TensorView* up, std::byte* to) noexcept;
+    void (*pack)(const Problem&, const TensorView& gate, const TensorView* up,
+                 std::byte* to) noexcept;
   };
 };
 

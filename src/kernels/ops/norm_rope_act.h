@@ -17,8 +17,8 @@ struct RmsNorm {
     float eps = 1e-6f;
   };
   struct Args {
-    float* x = nullptr;             ///< [T, D] f32: the residual stream
-    const float* add = nullptr;     ///< [T, D] f32, or null
+    float* x = nullptr;          ///< [T, D] f32: the residual stream
+    const float* add = nullptr;  ///< [T, D] f32, or null
     float add_scale = 1;
     const float* weight = nullptr;  ///< [D] f32
     float* y = nullptr;             ///< [T, D] f32, or null: only the sum
@@ -41,21 +41,22 @@ struct PrepareQkv {
     int rotary_dim = 0;                         ///< r <= Z, even; 0: no rope
     QkNorm norm = QkNorm::none;
     float eps = 1e-6f;
-    float clip = 0;              ///< clamp q, k, v to [-clip, clip] after the norm; 0: no clip (OLMoE)
-    int block_tokens = 16;       ///< P
-    DType cache = DType::bf16;   ///< f32 or bf16
+    float clip = 0;         ///< clamp q, k, v to [-clip, clip] after the norm; 0: no clip (OLMoE)
+    int block_tokens = 16;  ///< P
+    DType cache = DType::bf16;  ///< f32 or bf16
   };
   struct Args {
-    const float* qkv = nullptr;       ///< [T, (H + 2 G) Z] f32: q heads, k heads, v heads
-    const float* q_norm = nullptr;    ///< [Z] or [H*Z] f32
-    const float* k_norm = nullptr;    ///< [Z] or [G*Z] f32
-    const float* cos = nullptr;       ///< [T, r/2] f32
-    const float* sin = nullptr;       ///< [T, r/2] f32
-    const int32_t* slot = nullptr;    ///< [T] i32: block * P + offset in the cache for each token
-    float* q = nullptr;               ///< [T, H, Z] f32
-    void* k_cache = nullptr;          ///< [blocks, G, Z, P] in Problem::cache, transposed as attention reads it
-    void* v_cache = nullptr;          ///< [blocks, G, P, Z] in Problem::cache
-    int64_t tokens = 0;               ///< T
+    const float* qkv = nullptr;     ///< [T, (H + 2 G) Z] f32: q heads, k heads, v heads
+    const float* q_norm = nullptr;  ///< [Z] or [H*Z] f32
+    const float* k_norm = nullptr;  ///< [Z] or [G*Z] f32
+    const float* cos = nullptr;     ///< [T, r/2] f32
+    const float* sin = nullptr;     ///< [T, r/2] f32
+    const int32_t* slot = nullptr;  ///< [T] i32: block * P + offset in the cache for each token
+    float* q = nullptr;             ///< [T, H, Z] f32
+    void* k_cache =
+        nullptr;  ///< [blocks, G, Z, P] in Problem::cache, transposed as attention reads it
+    void* v_cache = nullptr;  ///< [blocks, G, P, Z] in Problem::cache
+    int64_t tokens = 0;       ///< T
   };
   using Packing = NoPacking;
 };

@@ -11,8 +11,8 @@ namespace switchyard {
 /// y[r] = x[row_token[r]] in the layout that the next grouped GEMM reads.
 struct Gather {
   struct Problem {
-    int groups = 1;        ///< S
-    int64_t width = 0;     ///< D
+    int groups = 1;     ///< S
+    int64_t width = 0;  ///< D
     int64_t max_rows = 0;
     RowLayout out = RowLayout::rows_f32;
   };

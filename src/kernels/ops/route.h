@@ -29,8 +29,8 @@ struct RouterSpec {
   bool selection_bias = false;    ///< bias steers selection, never the weight
   float noise = 0;                ///< standard deviation; 0 when serving
   int num_groups = 1, top_groups = 1;
-  int max_devices = 0;            ///< device-limited; 0 is no limit
-  float capacity_factor = 0;      ///< 0 is dropless
+  int max_devices = 0;        ///< device-limited; 0 is no limit
+  float capacity_factor = 0;  ///< 0 is dropless
   Overflow overflow = Overflow::none;
 
   /// Refuses a spec that means nothing (top_k above num_experts, groups that do not divide, ...) as
