@@ -19,7 +19,6 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = pathlib.Path(os.environ.get("SWITCHYARD_PEERS", pathlib.Path.home() / ".cache/switchyard-peers"))
-OUR_SHAPE = {"olmoe": "olmoe-1b-7b", "mixtral-like": "mixtral-like", "qwen3-30b-a3b": "qwen3-30b-a3b"}
 
 
 def output_of(command: list[str], environment: dict[str, str] | None = None) -> list[dict]:
@@ -41,7 +40,7 @@ def stamp() -> dict:
 
 def layer_engines(build: pathlib.Path, shape: str, tokens: str, threads: str) -> list[tuple[list[str], dict]]:
     """Commands that time the MoE layers alone, ours first."""
-    ours = [build / "bench/bench_kernels", "--shape", OUR_SHAPE[shape], "--tokens", tokens, "--threads", threads]
+    ours = [build / "bench/bench_kernels", "--shape", shape, "--tokens", tokens, "--threads", threads]
     engines = [(ours, {}),
                ([PEERS / "llama-native/bin/peer_ggml_moe", "--shape", shape, "--dtype", "bf16", "--tokens", tokens,
                  "--threads", threads], {})]

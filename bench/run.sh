@@ -5,7 +5,7 @@
 set -euo pipefail
 build=$1
 cd "$(dirname "$0")/.."
-for shape in olmoe-1b-7b mixtral-like qwen3-30b-a3b; do
+for shape in olmoe mixtral-like qwen3-30b-a3b; do
   "$build/bench/bench_kernels" --shape "$shape" --tokens 1,16,64,512
 done
 "$build/switchyard" bench latency models/demo -p 64,512 -n 128 -r 5
