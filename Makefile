@@ -25,7 +25,7 @@ test: build
 	@scripts/check_all.sh
 	@ctest --preset release -j $(JOBS)
 
-# clang-tidy, both sanitizers and a short fuzz: slower than `make test`, run by CI as well.
+# clang-tidy, both sanitizers and a short fuzz: much slower than `make test`, so by hand before a merge.
 check: deps
 	@scripts/check_all.sh --tidy
 	@$(MAKE) --no-print-directory sanitize fuzz
