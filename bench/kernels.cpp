@@ -132,7 +132,7 @@ class Bench {
   explicit Bench(const Options& options)
       : options_(options),
         pool_({.num_threads = options.threads}),
-        stream_({}, pool_),
+        stream_({}, pool_, &tracer_),
         noise_(options.shape) {
     const int max_tokens = *std::max_element(options.tokens.begin(), options.tokens.end());
     const moe::Limits limits{max_tokens, pool_.num_threads()};
@@ -179,10 +179,29 @@ class Bench {
       }
     }
     std::sort(times.begin(), times.end());
-    print(tokens, times, touched);
+    const double error = error_of_last_token(tokens);  // before other runs add to y
+    print(tokens, times, touched, error, phases(tokens));
   }
 
  private:
+  // Milliseconds of each phase over all layers, from a few runs of their own: tracing costs a little.
+  std::string phases(int tokens) {
+    constexpr int kRuns = 4;
+    tracer_.reset();
+    tracer_.enable_sums(true);
+    for (int run = 0; run < kRuns; ++run) {
+      for (int l = 0; l < options_.layers; ++l) forward(l, tokens);
+    }
+    tracer_.enable_sums(false);
+    std::string text;
+    for (const Zone zone : {Zone::sort, Zone::gather, Zone::gemm_up, Zone::activation,
+                            Zone::gemm_down, Zone::combine}) {
+      text += fmt::format("{}\"{}\":{:.3f}", text.empty() ? "" : ",", zone_name(zone),
+                          tracer_.times()[zone] * 1e3 / kRuns);
+    }
+    return text;
+  }
+
   Layer make_layer(int index, const moe::Limits& limits) {
     const Shape& s = options_.shape;
     const int64_t rows = limits.max_tokens * s.picks;
@@ -262,7 +281,8 @@ class Bench {
     return std::sqrt(error / norm);
   }
 
-  void print(int tokens, const std::vector<double>& times, double touched) const {
+  void print(int tokens, const std::vector<double>& times, double touched, double error,
+             const std::string& phases_ms) const {
     const Shape& s = options_.shape;
     const auto& gemm = std::as_const(layers_.front().experts).gate_up().gemm();
     const double matrices = 3.0 * s.width * s.expert_width;
@@ -273,21 +293,23 @@ class Bench {
     const size_t half = times.size() / 2;
     const double median = times.size() % 2 != 0 ? times[half] : (times[half - 1] + times[half]) / 2;
     const double floor_ms = std::max(bytes / ceilings_.read_gbps_all, flops / peak) * 1e-6;
-    fmt::print(
-        "{{\"engine\":\"switchyard\",\"shape\":\"{}\",\"tokens\":{},\"dtype\":\"{}\",\"kernel\":\"{"
-        "}\","
-        "\"threads\":{},\"layers\":{},\"median_ms\":{:.3f},\"best_ms\":{:.3f},\"runs\":{},\"gbps\":"
-        "{:.1f},"
-        "\"gflops\":{:.0f},\"floor_ms\":{:.3f},\"measured_over_floor\":{:.3f},\"relative_error\":{:"
-        ".2e}}}\n",
+    const std::string what = fmt::format(
+        R"("engine":"switchyard","shape":"{}","tokens":{},"dtype":"{}","kernel":"{}","threads":{},"layers":{})",
         s.name, tokens, dtype_name(options_.dtype), gemm.name(), pool_.num_threads(),
-        options_.layers, median, times.front(), times.size(), bytes / median * 1e-6,
-        flops / median * 1e-6, floor_ms, median / floor_ms, error_of_last_token(tokens));
+        options_.layers);
+    const std::string rates = fmt::format(
+        R"("gbps":{:.1f},"gflops":{:.0f},"floor_ms":{:.3f},"measured_over_floor":{:.3f})",
+        bytes / median * 1e-6, flops / median * 1e-6, floor_ms, median / floor_ms);
+    fmt::print(
+        R"({{{},"median_ms":{:.3f},"best_ms":{:.3f},"runs":{},{},"relative_error":{:.2e},"phases_ms":{{{}}}}})"
+        "\n",
+        what, median, times.front(), times.size(), rates, error, phases_ms);
     std::fflush(stdout);
   }
 
   Options options_;
   Pool pool_;
+  Tracer tracer_;
   Stream stream_;
   Noise noise_;
   std::vector<Layer> layers_;
