@@ -4,8 +4,8 @@
 //
 //   out[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, g]) v[j, g]    over cached positions j <= position(t), and
 //                                                                     j > position(t) - window when window > 0
-// A token's result does not depend on what else is in the step: keys are visited in ascending order, in fixed runs of
-// block_tokens.
+// A token's result does not depend on what else is in the step: keys are visited in ascending order, in fixed runs, and the
+// softmax starts anew at fixed spans of absolute positions, merged in order.
 // Source: Vaswani et al. 2017, arXiv 1706.03762; Kwon et al. 2023, arXiv 2309.06180 (paging); Milakov and Gimelshein
 // 2018, arXiv 1805.02867 (online softmax).
 #pragma once
