@@ -111,6 +111,9 @@ Result<Value> unique(Interpreter& interpreter, const Value& input, const Argumen
   kept.flavor = Sequence::Flavor::generator;
   std::vector<size_t> seen;
   for (size_t i = 0; i < keys.size(); ++i) {
+    const Value& key = keys[i].as_sequence().elements[0];
+    if (key.is_dict() || (key.is_sequence() && key.as_sequence().flavor == Sequence::Flavor::list))
+      return fail(Code::bad_request, "unique: unhashable type: '{}'", key.type_name());
     bool known = false;
     for (size_t j = 0; j < seen.size() && !known; ++j) {
       SWITCHYARD_ASSIGN(known, equal(keys[seen[j]], keys[i], interpreter.budget()));

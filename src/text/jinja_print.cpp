@@ -191,7 +191,9 @@ Status append_repr(const Value& value, Text& out, Budget& budget) {
       return {};
     case Value::Kind::string:
       SWITCHYARD_TRY(budget.charge_text(value.view().size()));
+      if (value.as_text().is_markup) out.append("Markup(", true);
       append_string_repr(value.as_text(), out);
+      if (value.as_text().is_markup) out.append(")", true);
       return {};
     case Value::Kind::sequence:
       return append_sequence_repr(value.as_sequence(), out, budget);

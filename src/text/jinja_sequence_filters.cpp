@@ -116,6 +116,7 @@ Arguments behind(const Arguments& arguments, size_t count) {
 }
 
 Result<Value> map(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
+  if (!input.truth()) return generator({});  // none and 0 as well, as in the reference
   SWITCHYARD_ASSIGN(auto elements, interpreter.iterate(input));
   for (const auto& [name, value] : arguments.named)
     if (name == "attribute") return map_attribute(interpreter, std::move(elements), arguments);
@@ -135,6 +136,7 @@ Result<Value> map(Interpreter& interpreter, const Value& input, const Arguments&
 /// select and its three kin: elements whose (attribute's) test says `wanted`.
 template <bool kWanted, bool kAttribute>
 Result<Value> choose(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
+  if (!input.truth()) return generator({});
   SWITCHYARD_ASSIGN(const auto elements, interpreter.iterate(input));
   std::optional<AttributePath> path;
   size_t used = 0;

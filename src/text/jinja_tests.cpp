@@ -88,8 +88,8 @@ Result<bool> divisible_by(Interpreter& interpreter, const Value& input,
 template <bool kEven>
 Result<bool> even(Interpreter& interpreter, const Value& input, const Arguments& arguments) {
   SWITCHYARD_TRY(bind(arguments, {}));
-  if (!input.is_integral() && !input.is_undefined())
-    return fail(Code::bad_request, "odd and even need an integer, not '{}'", input.type_name());
+  if (!input.is_number() && !input.is_undefined())
+    return fail(Code::bad_request, "odd and even need a number, not '{}'", input.type_name());
   SWITCHYARD_ASSIGN(const bool divided, divides(interpreter, input, Value(int64_t{2})));
   return divided == kEven;
 }

@@ -114,16 +114,27 @@ void check_file(const std::string& file, size_t at_least) {
 TEST(JinjaGolden, Features) { check_file("features.jsonl", 300); }
 TEST(JinjaGolden, Chats) { check_file("chats.jsonl", 200); }
 
-/// Not in the goldens, found by comparing random templates with the reference.
+std::string text_of_template(std::string_view source) {
+  return Template::compile(source, "t").value().render(Value::dict({})).value();
+}
+
+// Not in the goldens: found by comparing random templates with the reference.
+
 TEST(JinjaGolden, LoopsWhoseFirstPassIsCutShortRunTheirElse) {
-  const auto text = [](std::string_view source) {
-    return Template::compile(source, "t").value().render(Value::dict({})).value();
-  };
-  EXPECT_EQ(text("{% for x in [1, 2] %}{% break %}{% else %}else{% endfor %}"), "else");
-  EXPECT_EQ(text("{% for x in [1, 2] %}{% continue %}{% else %}else{% endfor %}"), "else");
-  EXPECT_EQ(
-      text("{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}a{% else %}else{% endfor %}"),
-      "a");
+  EXPECT_EQ(text_of_template("{% for x in [1, 2] %}{% break %}{% else %}else{% endfor %}"), "else");
+  EXPECT_EQ(text_of_template("{% for x in [1, 2] %}{% continue %}{% else %}else{% endfor %}"),
+            "else");
+  EXPECT_EQ(text_of_template("{% for x in [1, 2] %}{% if x == 2 %}{% break %}{% endif %}a"
+                             "{% else %}else{% endfor %}"),
+            "a");
+}
+
+TEST(JinjaGolden, FalseInputsOfMapAndSelectAreEmpty) {
+  EXPECT_EQ(text_of_template("{{ none|selectattr('a')|list }}{{ 0|map('upper')|list }}"), "[][]");
+}
+
+TEST(JinjaGolden, TextsMarkedSafeShowItInLists) {
+  EXPECT_EQ(text_of_template("{{ ['a'|safe, 'b'] }}"), "[Markup('a'), 'b']");
 }
 
 }  // namespace
