@@ -123,22 +123,33 @@ struct TileProduct {
 // ahead lifts one core from 13.4 to 15.9 GB/s at one row and from 12.0 to 15.1 at 32 (any further ahead is worse).
 constexpr int64_t kAheadBytes = 3072;
 constexpr int kStreamLines = kStepBytes / 64;
-// While the later groups of rows work on a panel that is now in L2, memory would idle: fetch the next panel, at about
-// the pace of memory. Faster is worse, since lines beyond what the core can track are dropped.
-constexpr int kNextLines = 5;
+// While later groups of rows work on weights that are now in L2, memory would idle: they go on with the stream, at
+// about the pace of memory. Faster is worse, since lines beyond what the core can track are dropped.
+constexpr int kNextLines = 6;
 
-// How a task cuts its work so that rows stay in the L2 cache while panels stream past them.
+// How a task cuts its work.
 struct TileBlocking {
-  static constexpr int64_t kRowBytes = int64_t{1} << 20;  // half of a 2 MiB L2
+  static constexpr int64_t kRowBytes = int64_t{1} << 20;  // of rows that stay in L2: half of 2 MiB
 
-  int64_t steps;         // of the whole of k
-  int64_t slice;         // steps done for every panel of a group before the next slice
-  int64_t group_panels;  // panels of a group
+  int64_t tiles;  // of 16 rows
+  int64_t steps;  // of the whole of k
+  int64_t slice;  // steps done for some panels before the next slice, so that their rows stay in L2
+  int64_t group_panels;  // those panels
+  int64_t groups;        // of at most three tiles, of equal size, give or take one
+  int64_t turn;          // steps that a group does before the next group has its turn
 
-  TileBlocking(const GroupedGemm::Problem& problem, int64_t blocks)
-      : steps(divide_up(problem.k, kStep)),
-        slice(std::min(steps, kRowBytes / (blocks * kStepBytes))),
-        group_panels(slice == steps ? 1 : kMaxTileSums / (blocks * matrices(problem))) {}
+  TileBlocking(const GroupedGemm::Problem& problem, int64_t rows)
+      : tiles(divide_up(rows, 16)),
+        steps(divide_up(problem.k, kStep)),
+        slice(std::min(steps, kRowBytes / (tile_blocks(rows) * kStepBytes))),
+        group_panels(slice == steps ? 1 : kMaxTileSums / (tile_blocks(rows) * matrices(problem))) {
+    // With a few groups memory is still the limit: short turns keep its stream going, at the price of storing and
+    // loading the sums, for which two tiles are cheaper than three (64 rows: 12.0 -> 13.4 GB/s, 128: 8.2 -> 9.2, one
+    // core). With one group there is nothing to alternate with; with many the arithmetic is the limit.
+    const bool short_turns = tiles > 3 && tiles <= 8;
+    groups = divide_up(tiles, short_turns ? 2 : 3);
+    turn = short_turns ? 4 : steps;
+  }
 };
 
 // One task: its rows times its panels.
@@ -153,7 +164,7 @@ class TileTask {
         first_block_(task.first_block + task.row / kTileRows),
         blocks_(tile_blocks(task.row_end - task.row)),
         parts_(matrices(problem)),
-        blocking_(problem, blocks_) {}
+        blocking_(problem, task.row_end - task.row) {}
 
   void run() const {
     SplitClock clock(args_.split);
@@ -177,32 +188,43 @@ class TileTask {
 
   // All rows times a slice of gate, then of up; sums [parts][blocks][32, 32].
   void multiply_panel(int64_t panel, int64_t step, int64_t steps, float* sums) const {
-    const int64_t tiles = divide_up(task_.row_end - task_.row, 16), groups = divide_up(tiles, 3);
-    const std::byte* weight = args_.weight + task_.slot * slot_bytes(problem_) +
-                              panel * parts_ * panel_bytes(problem_) + step * kStepBytes;
-    for (int64_t part = 0; part < parts_; ++part, weight += panel_bytes(problem_)) {
-      for (int64_t g = 0; g < groups; ++g) {  // of equal size, give or take one
-        const int64_t begin = tiles * g / groups, end = tiles * (g + 1) / groups;
-        TileProduct product{{}, weight, steps, step > 0, {}};
-        for (int64_t t = begin; t < end; ++t) {
-          product.rows[t - begin] = row_tile(t) + step * kStepBytes;
-          product.to[t - begin] = sums + part * blocks_ * kBlockSums + t * 16 * kPanel;
-        }
-        const std::byte* next = weight + panel_bytes(problem_) + (g - 1) * steps * kNextLines * 64;
-        multiply(product, end - begin, g == 0, next);
+    const std::byte* weight =
+        args_.weight + task_.slot * slot_bytes(problem_) + panel * parts_ * panel_bytes(problem_);
+    for (int64_t part = 0; part < parts_; ++part) {
+      for (int64_t at = step; at < step + steps; at += blocking_.turn) {
+        const int64_t turn = std::min(blocking_.turn, step + steps - at);
+        multiply_turn(weight, at, turn, sums);
       }
+      weight += panel_bytes(problem_);
+      sums += blocks_ * kBlockSums;
+    }
+  }
+
+  // All groups of rows, one after the other, for some steps of one matrix of a panel.
+  void multiply_turn(const std::byte* panel, int64_t step, int64_t steps, float* sums) const {
+    const std::byte* weight = panel + step * kStepBytes;
+    const std::byte* stream = weight + kAheadBytes;
+    for (int64_t g = 0; g < blocking_.groups; ++g) {
+      const int64_t begin = blocking_.tiles * g / blocking_.groups;
+      const int64_t end = blocking_.tiles * (g + 1) / blocking_.groups;
+      TileProduct product{{}, weight, steps, step > 0, {}};
+      for (int64_t t = begin; t < end; ++t) {
+        product.rows[t - begin] = row_tile(t) + step * kStepBytes;
+        product.to[t - begin] = sums + t * 16 * kPanel;
+      }
+      multiply(product, end - begin, g == 0, stream);
+      stream += steps * (g == 0 ? kStreamLines : kNextLines) * 64;
     }
   }
 
   static void multiply(const TileProduct& product, int64_t row_tiles, bool first,
-                       const std::byte* next) {
-    const std::byte* stream = product.weight + kAheadBytes;
+                       const std::byte* ahead) {
     if (row_tiles == 3) {
-      first ? product.run<3, kStreamLines>(stream) : product.run<3, kNextLines>(next);
+      first ? product.run<3, kStreamLines>(ahead) : product.run<3, kNextLines>(ahead);
     } else if (row_tiles == 2) {
-      first ? product.run<2, kStreamLines>(stream) : product.run<2, kNextLines>(next);
+      first ? product.run<2, kStreamLines>(ahead) : product.run<2, kNextLines>(ahead);
     } else {
-      first ? product.run<1, kStreamLines>(stream) : product.run<1, kNextLines>(next);
+      first ? product.run<1, kStreamLines>(ahead) : product.run<1, kNextLines>(ahead);
     }
   }
 
