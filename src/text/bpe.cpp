@@ -75,7 +75,8 @@ Result<std::unique_ptr<Bpe>> Bpe::make(Vocabulary vocabulary, const std::vector<
 }
 
 Status Bpe::add_merge(const Merge& merge, size_t rank) {
-  const auto& [left, right] = merge;
+  const std::string& left = merge.first;
+  const std::string& right = merge.second;
   const auto refuse = [&](std::string_view why) {
     return fail(Code::bad_file, "merges[{}] (\"{}\" and \"{}\"): {}", rank, left, right, why);
   };
