@@ -17,6 +17,11 @@ enum class Weigh : uint8_t {
   renormalize,         ///< divided by the sum over the picks
   softmax_after_top_k  ///< top-k of the logits, then softmax over the k
 };
+/// How the experts of a group make the group's score.
+enum class GroupScore : uint8_t {
+  max,       ///< the best of the group (DeepSeek-V2)
+  sum_top_2  ///< the sum of its two best (DeepSeek-V3)
+};
 enum class Overflow : uint8_t { none, drop_last, drop_lowest };
 
 struct RouterSpec {
@@ -28,9 +33,13 @@ struct RouterSpec {
   float scale = 1;                ///< routed scaling factor
   bool selection_bias = false;    ///< bias steers selection, never the weight
   float noise = 0;                ///< standard deviation; 0 when serving
+  float jitter = 0;               ///< relative threshold of sparsemixer
+  bool weight_on_input = false;   ///< the weight scales what the expert reads, not what it gives
   int num_groups = 1, top_groups = 1;
-  int max_devices = 0;        ///< device-limited; 0 is no limit
-  float capacity_factor = 0;  ///< 0 is dropless
+  GroupScore group_score = GroupScore::max;
+  int max_devices = 0;                          ///< device-limited; 0 is no limit
+  float capacity_factor = 0;                    ///< 0 is dropless
+  std::string_view capacity_rounding = "ceil";  ///< a name in moe/capacity
   Overflow overflow = Overflow::none;
 
   /// Refuses a spec that means nothing (top_k above num_experts, groups that do not divide, ...) as
@@ -38,11 +47,20 @@ struct RouterSpec {
   Status check() const;
 };
 
+/// What became of a step's picks.
+struct RouteCounts {
+  int64_t dropped = 0;          ///< picks without a place
+  int64_t unrouted_tokens = 0;  ///< tokens that lost every pick
+  int64_t unusable_rows = 0;    ///< tokens whose logits held a NaN or +inf: weight 0
+};
+
 /// Logical: says who, not where.
 struct Routing {
   TensorView expert;  ///< [T, K] i32, -1 where dropped; by falling score, ties to the lower expert
   TensorView weight;  ///< [T, K] f32
-  TensorView load;    ///< [E] i32: picks per expert
+  TensorView load;    ///< [E] i32: picks per expert that have a place
+  TensorView demand;  ///< [E] i32: picks per expert before any drop; the same array when dropless
+  RouteCounts counts;
 };
 
 }  // namespace switchyard

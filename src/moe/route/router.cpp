@@ -34,8 +34,11 @@ Routing Router::route(const float* x, int64_t tokens, const Step& step) const {
   for (const int32_t e : expert) {
     if (e >= 0) ++load[e];
   }
-  return {TensorView::of(expert.data(), {tokens, k}), TensorView::of(weight.data(), {tokens, k}),
-          TensorView::of(load.data(), {num_experts})};
+  return {TensorView::of(expert.data(), {tokens, k}),
+          TensorView::of(weight.data(), {tokens, k}),
+          TensorView::of(load.data(), {num_experts}),
+          TensorView::of(load.data(), {num_experts}),
+          {}};
 }
 
 int64_t Router::room(const Limits& limits) const noexcept {
