@@ -1,22 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA devices, through the static runtime: the program starts without a driver and says what is
 // missing.
+#include "device/cuda.h"
+
+#include <utility>
+
 #include <cuda_runtime_api.h>
 
 #include "device/device.h"
 
 namespace switchyard {
+namespace {
 
-Result<std::vector<DeviceFacts>> cuda_devices() {
+Error no_driver(cudaError_t error) {
+  return fail(Code::unavailable,
+              "CUDA: no usable driver: {} ({}); install an NVIDIA driver for CUDA {}.{} or newer",
+              cudaGetErrorString(error), cudaGetErrorName(error), CUDART_VERSION / 1000,
+              CUDART_VERSION % 1000 / 10);
+}
+
+Error device_error(cudaError_t error, std::string_view what) {
+  return fail(Code::device, "CUDA: {}: {} ({})", what, cudaGetErrorString(error),
+              cudaGetErrorName(error));
+}
+
+double mib(int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
+
+Result<int> count_devices() {
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
-  if (counted == cudaErrorNoDevice) return std::vector<DeviceFacts>{};
-  if (counted != cudaSuccess) {
-    return fail(Code::unavailable,
-                "CUDA: no usable driver: {} ({}); install an NVIDIA driver for CUDA {}.{} or newer",
-                cudaGetErrorString(counted), cudaGetErrorName(counted), CUDART_VERSION / 1000,
-                CUDART_VERSION % 1000 / 10);
+  if (counted == cudaErrorNoDevice) return 0;
+  if (counted != cudaSuccess) return no_driver(counted);
+  return count;
+}
+
+// Selects a device for the calling thread, with errors that say what there is.
+Status select_device(int device) {
+  SWITCHYARD_ASSIGN(const int count, count_devices());
+  if (count == 0) {
+    return fail(Code::unavailable, "CUDA: the driver sees no device: use --device cpu");
   }
+  if (device < 0 || device >= count) {
+    return fail(Code::bad_request, "CUDA: there is no device {}: this machine has {}", device,
+                count);
+  }
+  const cudaError_t error = cudaSetDevice(device);
+  if (error != cudaSuccess) return device_error(error, fmt::format("cannot use device {}", device));
+  return {};
+}
+
+}  // namespace
+
+namespace cuda_detail {
+void FreeDevice::operator()(std::byte* at) const noexcept { cudaFree(at); }
+void FreePinned::operator()(std::byte* at) const noexcept { cudaFreeHost(at); }
+void DestroyStream::operator()(CUstream_st* stream) const noexcept { cudaStreamDestroy(stream); }
+void DestroyEvent::operator()(CUevent_st* event) const noexcept { cudaEventDestroy(event); }
+void DestroyGraph::operator()(CUgraphExec_st* graph) const noexcept { cudaGraphExecDestroy(graph); }
+}  // namespace cuda_detail
+
+Result<std::vector<DeviceFacts>> cuda_devices() {
+  SWITCHYARD_ASSIGN(const int count, count_devices());
   std::vector<DeviceFacts> devices;
   for (int i = 0; i < count; ++i) {
     cudaDeviceProp properties{};
@@ -28,6 +72,145 @@ Result<std::vector<DeviceFacts>> cuda_devices() {
                        properties.multiProcessorCount});
   }
   return devices;
+}
+
+Result<int64_t> cuda_free_bytes(int device) {
+  SWITCHYARD_TRY(select_device(device));
+  size_t free = 0, total = 0;
+  const cudaError_t error = cudaMemGetInfo(&free, &total);
+  if (error != cudaSuccess) return device_error(error, "cannot read the memory's size");
+  return static_cast<int64_t>(free);
+}
+
+Result<CudaMemory> CudaMemory::allocate(int64_t bytes, std::string_view purpose) {
+  CudaMemory memory;
+  void* at = nullptr;
+  const cudaError_t error = cudaMalloc(&at, static_cast<size_t>(bytes > 0 ? bytes : 1));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // an allocation that fails leaves the device usable
+    size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    return fail(Code::out_of_memory,
+                "CUDA: {:.1f} MiB for {} do not fit: {:.1f} of {:.1f} MiB are free; use bf16, a "
+                "smaller KV cache or a smaller model",
+                mib(bytes), purpose, mib(static_cast<int64_t>(free)),
+                mib(static_cast<int64_t>(total)));
+  }
+  if (error != cudaSuccess) {
+    return device_error(error, fmt::format("{} bytes for {}", bytes, purpose));
+  }
+  memory.data_.reset(static_cast<std::byte*>(at));
+  memory.size_ = bytes;
+  return memory;
+}
+
+Result<PinnedMemory> PinnedMemory::allocate(int64_t bytes, std::string_view purpose) {
+  PinnedMemory memory;
+  void* at = nullptr;
+  const cudaError_t error =
+      cudaHostAlloc(&at, static_cast<size_t>(bytes > 0 ? bytes : 1), cudaHostAllocDefault);
+  if (error != cudaSuccess) {
+    cudaGetLastError();
+    return fail(Code::out_of_memory, "CUDA: {:.1f} MiB of pinned host memory for {}: {}",
+                mib(bytes), purpose, cudaGetErrorString(error));
+  }
+  memory.data_.reset(static_cast<std::byte*>(at));
+  memory.size_ = bytes;
+  return memory;
+}
+
+Result<CudaEvent> CudaEvent::create() {
+  CudaEvent event;
+  cudaEvent_t made = nullptr;
+  const cudaError_t error = cudaEventCreate(&made);
+  if (error != cudaSuccess) return device_error(error, "cannot make an event");
+  event.event_.reset(made);
+  return event;
+}
+
+Result<double> CudaEvent::ms_since(const CudaEvent& start) const {
+  float ms = 0;
+  const cudaError_t error = cudaEventElapsedTime(&ms, start.event_.get(), event_.get());
+  if (error != cudaSuccess) return device_error(error, "cannot read the time between two events");
+  return static_cast<double>(ms);
+}
+
+Result<CudaStream> CudaStream::open(int device) {
+  SWITCHYARD_TRY(select_device(device));
+  CudaStream stream;
+  stream.device_ = device;
+  cudaStream_t made = nullptr;
+  const cudaError_t error = cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
+  if (error != cudaSuccess) return device_error(error, "cannot open a stream");
+  stream.stream_.reset(made);
+  return stream;
+}
+
+void CudaStream::keep(int error, const char* where) noexcept {
+  if (error == cudaSuccess || error_ != cudaSuccess) return;
+  error_ = error;
+  where_ = where;
+}
+
+void CudaStream::make_current() noexcept { keep(cudaSetDevice(device_), "select the device"); }
+
+void CudaStream::copy_in(void* device, const void* host, int64_t bytes) noexcept {
+  keep(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice,
+                       stream_.get()),
+       "copy to the device");
+}
+
+void CudaStream::copy_out(void* host, const void* device, int64_t bytes) noexcept {
+  keep(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
+                       stream_.get()),
+       "copy from the device");
+}
+
+void CudaStream::copy_rows_in(void* device, int64_t device_pitch, const void* host, int64_t bytes,
+                              int64_t rows) noexcept {
+  const auto width = static_cast<size_t>(bytes);
+  keep(cudaMemcpy2DAsync(device, static_cast<size_t>(device_pitch), host, width, width,
+                         static_cast<size_t>(rows), cudaMemcpyHostToDevice, stream_.get()),
+       "copy rows to the device");
+}
+
+void CudaStream::fill(void* device, int byte, int64_t bytes) noexcept {
+  keep(cudaMemsetAsync(device, byte, static_cast<size_t>(bytes), stream_.get()), "fill memory");
+}
+
+void CudaStream::record(const CudaEvent& event) noexcept {
+  keep(cudaEventRecord(event.event_.get(), stream_.get()), "record an event");
+}
+
+void CudaStream::replay(const CudaGraph& graph) noexcept {
+  keep(cudaGraphLaunch(graph.exec_.get(), stream_.get()), "replay a graph");
+}
+
+Status CudaStream::begin_capture() {
+  const cudaError_t error = cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal);
+  if (error != cudaSuccess) return device_error(error, "cannot begin a capture");
+  return {};
+}
+
+Result<CudaGraph> CudaStream::end_capture() {
+  cudaGraph_t captured = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream_.get(), &captured);
+  if (ended != cudaSuccess) return device_error(ended, "a step could not be captured");
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t made = cudaGraphInstantiate(&exec, captured, 0);
+  cudaGraphDestroy(captured);
+  if (made != cudaSuccess) return device_error(made, "a captured step could not be instantiated");
+  CudaGraph graph;
+  graph.exec_.reset(exec);
+  return graph;
+}
+
+Status CudaStream::synchronize(std::string_view what) {
+  keep(cudaGetLastError(), "launch a kernel");
+  keep(cudaStreamSynchronize(stream_.get()), "run");
+  if (error_ == cudaSuccess) return {};
+  const auto error = static_cast<cudaError_t>(std::exchange(error_, cudaSuccess));
+  return device_error(error, fmt::format("device {}, {}, {}", device_, what, where_));
 }
 
 }  // namespace switchyard
