@@ -9,6 +9,10 @@ namespace switchyard::cuda {
 void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args, const void* rows,
                     void* stream) noexcept;
 
+/// Only next_x, from a y that is complete; nothing when args.next_x is null.
+void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
+                      void* stream) noexcept;
+
 /// Packs one expert's gate and up [F, D], or down [D, F], bf16, row-major on the device.
 void launch_pack_w13(const void* gate, const void* up, int64_t width, int64_t ffn_width,
                      void* packed, void* stream) noexcept;
