@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device entries of MoeFfn and the launches that they share. Free of CUDA headers: .cpp files include it.
+#pragma once
+#include "kernels/ops/moe_ffn.h"
+
+namespace switchyard::cuda {
+
+/// y += scale * (sum over k of weight * rows[pick_row] + shared), then next_x; rows [R, D] bf16. See MoeFfn.
+void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args, const void* rows,
+                    void* stream) noexcept;
+
+/// Only next_x, from a y that is complete; nothing when args.next_x is null.
+void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
+                      void* stream) noexcept;
+
+/// Packs one expert's gate and up [F, D], or down [D, F], bf16, row-major on the device.
+void launch_pack_w13(const void* gate, const void* up, int64_t width, int64_t ffn_width,
+                     void* packed, void* stream) noexcept;
+void launch_pack_w2(const void* down, int64_t width, int64_t ffn_width, void* packed,
+                    void* stream) noexcept;
+
+void launch_route(const MoeRoute::Problem& problem, const MoeRoute::Args& args,
+                  void* stream) noexcept;
+
+extern const MoeFfn::Kernel kMoeFfnSm80;        // any T, sm_80 and newer
+extern const MoeFfn::Kernel kMoeFfnSm90aSmall;  // T <= 16 on Hopper, from the logits, one launch
+
+}  // namespace switchyard::cuda

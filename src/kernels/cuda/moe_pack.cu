@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Packs one expert's weights into the layout of ops/moe_pack.h, on the device: one thread a 16-byte chunk.
+#include "kernels/cuda/moe_entries.h"
+#include "kernels/cuda/primitives.cuh"
+
+namespace switchyard::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Eight inputs of a row from `input` on; zeros beyond the matrix.
+__device__ uint4 chunk_of(const uint16_t* from, int64_t row, int64_t rows, int64_t input,
+                          int64_t inputs) {
+  uint32_t pair[4] = {};
+  if (row < rows) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t value = input + i < inputs ? from[row * inputs + input + i] : 0;
+      pair[i / 2] |= value << (i % 2 * 16);
+    }
+  }
+  return make_uint4(pair[0], pair[1], pair[2], pair[3]);
+}
+
+// Chunk i of the packed matrix, in the order of its row-major self: (packed row, input / 8).
+__global__ void pack_w13(const uint16_t* gate, const uint16_t* up, int64_t width, int64_t ffn_width,
+                         char* packed) {
+  const int64_t inputs = MoePack::padded(width), rows = 2 * MoePack::padded(ffn_width);
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t row = i / (inputs / 8), input = i % (inputs / 8) * 8;
+  if (row >= rows) return;
+  const int64_t group = row / 8, hidden = group / 2 * 8 + row % 8;
+  const uint4 chunk = chunk_of(group % 2 == 0 ? gate : up, hidden, ffn_width, input, width);
+  *reinterpret_cast<uint4*>(packed + MoePack::byte_of(row, input, inputs)) = chunk;
+}
+
+__global__ void pack_w2(const uint16_t* down, int64_t width, int64_t ffn_width, char* packed) {
+  const int64_t inputs = MoePack::padded(ffn_width), rows = MoePack::padded(width);
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const int64_t row = i / (inputs / 8), input = i % (inputs / 8) * 8;
+  if (row >= rows) return;
+  *reinterpret_cast<uint4*>(packed + MoePack::byte_of(row, input, inputs)) =
+      chunk_of(down, row, width, input, ffn_width);
+}
+
+unsigned blocks_of(int64_t bytes) noexcept {
+  return static_cast<unsigned>((bytes / 16 + kThreads - 1) / kThreads);
+}
+
+}  // namespace
+
+void launch_pack_w13(const void* gate, const void* up, int64_t width, int64_t ffn_width,
+                     void* packed, void* stream) noexcept {
+  pack_w13<<<blocks_of(MoePack::w13_bytes(width, ffn_width)), kThreads, 0,
+             static_cast<cudaStream_t>(stream)>>>(static_cast<const uint16_t*>(gate),
+                                                  static_cast<const uint16_t*>(up), width,
+                                                  ffn_width, static_cast<char*>(packed));
+}
+
+void launch_pack_w2(const void* down, int64_t width, int64_t ffn_width, void* packed,
+                    void* stream) noexcept {
+  pack_w2<<<blocks_of(MoePack::w2_bytes(width, ffn_width)), kThreads, 0,
+            static_cast<cudaStream_t>(stream)>>>(static_cast<const uint16_t*>(down), width,
+                                                 ffn_width, static_cast<char*>(packed));
+}
+
+}  // namespace switchyard::cuda

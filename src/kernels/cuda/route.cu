@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Routing: picks of every token, then the rows of every expert, in one launch to 64 tokens and in two beyond.
+//
+//   score   one warp a token makes the picks (route_token.cuh); a block counts its tokens' picks per expert
+//   place   a block adds the counts of the blocks before it, scans them over experts, and gives each pick its row:
+//           the rank of a token among the 32 of its round is a population count in the expert's bit mask
+// Rows are sorted by expert, then token: the order depends on the picks alone. No atomics on global memory but for the
+// count of unusable tokens.
+#include "kernels/cuda/moe_entries.h"
+#include "kernels/cuda/route_token.cuh"
+
+namespace switchyard::cuda {
+namespace {
+
+constexpr int kThreads = 1024, kWarps = kThreads / 32;
+constexpr int kMaxExperts = MoeRoute::kMaxExperts;
+constexpr int kOneBlockTokens = 2 * kWarps;
+constexpr int kMaxBlocks = 128;
+
+__device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
+__device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / 32; }
+
+// Tokens that get picks: all of a call, or the live ones.
+__device__ __forceinline__ int64_t live_tokens(const MoeRoute::Args& args) {
+  if (args.live_tokens == nullptr) return args.tokens;
+  const int64_t live = *args.live_tokens;
+  return live < args.tokens ? live : args.tokens;
+}
+
+// The picks of token t by one warp, stored. Lane k returns the expert of pick k, or -1.
+template <int kPerLane>
+__device__ int score_token(const RouteRule& rule, const MoeRoute::Args& args, int64_t t,
+                           int64_t live) {
+  const int lane = lane_id();
+  Pick pick;
+  if (t < live) {
+    pick = route_token<kPerLane>(rule, args.logits + t * rule.experts, args.bias, lane);
+    if (lane == 0 && !pick.usable) atomicAdd(args.routing.unusable, 1);
+  }
+  if (lane >= rule.top_k) return -1;
+  args.routing.expert[t * rule.top_k + lane] = pick.expert;
+  args.routing.weight[t * rule.top_k + lane] = pick.weight;
+  return pick.expert;
+}
+
+struct PlaceShared {
+  int count[kMaxExperts];        // picks of this call, then the expert's first row for this block
+  int before[kMaxExperts];       // picks of the blocks before this one
+  uint32_t tokens[kMaxExperts];  // bit w: the token of warp w picked the expert
+  int warp_count[kMaxExperts / 32], warp_hits[kMaxExperts / 32];
+};
+
+// From count and before to the first row of each expert; block 0 stores offsets and the list of hit experts.
+__device__ void scan_experts(PlaceShared& s, const RouteRule& rule, const DeviceRouting& routing) {
+  const int e = static_cast<int>(threadIdx.x), lane = lane_id(), warp = warp_id();
+  const int count = e < rule.experts ? s.count[e] : 0;
+  int through = count;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int lower = __shfl_up_sync(kAllLanes, through, step);
+    if (lane >= step) through += lower;
+  }
+  const uint32_t hits = __ballot_sync(kAllLanes, count > 0);
+  if (e < kMaxExperts && lane == 31) {
+    s.warp_count[warp] = through;
+    s.warp_hits[warp] = __popc(hits);
+  }
+  __syncthreads();
+  if (e < kMaxExperts) {
+    int rows = 0, hit = 0;
+    for (int w = 0; w < warp; ++w) {
+      rows += s.warp_count[w];
+      hit += s.warp_hits[w];
+    }
+    const int first = rows + through - count;
+    if (e < rule.experts) s.count[e] = first + s.before[e];
+    if (blockIdx.x == 0 && e < rule.experts) {
+      routing.slot_offset[e] = first;
+      if (count > 0) routing.hit[hit + __popc(hits & ((1u << lane) - 1))] = e;
+      if (e == rule.experts - 1) {
+        routing.slot_offset[rule.experts] = first + count;
+        *routing.num_hit = hit + __popc(hits);
+      }
+    }
+  }
+  __syncthreads();
+}
+
+// Rows of the picks of one round: the token of warp w is first + w.
+__device__ void place_round(PlaceShared& s, const RouteRule& rule, const DeviceRouting& routing,
+                            int64_t t, int64_t tokens, int expert) {
+  const int lane = lane_id(), warp = warp_id();
+  for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) s.tokens[e] = 0;
+  __syncthreads();
+  if (expert >= 0) atomicOr(&s.tokens[expert], 1u << warp);
+  __syncthreads();
+  if (t < tokens && lane < rule.top_k) {
+    int row = -1;
+    if (expert >= 0) {
+      row = s.count[expert] + __popc(s.tokens[expert] & ((1u << warp) - 1));
+      routing.row_token[row] = static_cast<int32_t>(t);
+    }
+    routing.pick_row[t * rule.top_k + lane] = row;
+  }
+  __syncthreads();
+  for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) {
+    s.count[e] += __popc(s.tokens[e]);
+  }
+  __syncthreads();
+}
+
+template <int kPerLane>
+__global__ void __launch_bounds__(kThreads) route_one_block(RouteRule rule, MoeRoute::Args args) {
+  __shared__ PlaceShared s;
+  const int64_t live = live_tokens(args);
+  for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) {
+    s.count[e] = s.before[e] = 0;
+  }
+  __syncthreads();
+  int expert[2] = {-1, -1};
+#pragma unroll
+  for (int round = 0; round < 2; ++round) {
+    const int64_t t = round * kWarps + warp_id();
+    if (t >= args.tokens) continue;
+    expert[round] = score_token<kPerLane>(rule, args, t, live);
+    if (expert[round] >= 0) atomicAdd(&s.count[expert[round]], 1);
+  }
+  __syncthreads();
+  scan_experts(s, rule, args.routing);
+#pragma unroll
+  for (int round = 0; round < 2; ++round) {
+    if (round * kWarps >= args.tokens) break;
+    place_round(s, rule, args.routing, round * kWarps + warp_id(), args.tokens, expert[round]);
+  }
+}
+
+// Block b owns tokens [b * rounds * 32, (b + 1) * rounds * 32). counts [blocks, E].
+template <int kPerLane>
+__global__ void __launch_bounds__(kThreads)
+    score_blocks(RouteRule rule, MoeRoute::Args args, int rounds, int* counts) {
+  __shared__ int count[kMaxExperts];
+  const int64_t live = live_tokens(args);
+  for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) count[e] = 0;
+  __syncthreads();
+  for (int round = 0; round < rounds; ++round) {
+    const int64_t t = (static_cast<int64_t>(blockIdx.x) * rounds + round) * kWarps + warp_id();
+    if (t >= args.tokens) break;
+    const int expert = score_token<kPerLane>(rule, args, t, live);
+    if (expert >= 0) atomicAdd(&count[expert], 1);
+  }
+  __syncthreads();
+  for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) {
+    counts[static_cast<int64_t>(blockIdx.x) * rule.experts + e] = count[e];
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    place_blocks(RouteRule rule, MoeRoute::Args args, int rounds, const int* counts) {
+  __shared__ PlaceShared s;
+  for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) {
+    s.count[e] = s.before[e] = 0;
+  }
+  __syncthreads();
+  // Integer sums: their order does not matter.
+  const int num_counts = static_cast<int>(gridDim.x) * rule.experts;
+  const int own = static_cast<int>(blockIdx.x) * rule.experts;
+  for (int i = static_cast<int>(threadIdx.x); i < num_counts; i += kThreads) {
+    const int count = counts[i];
+    if (count == 0) continue;
+    atomicAdd(&s.count[i % rule.experts], count);
+    if (i < own) atomicAdd(&s.before[i % rule.experts], count);
+  }
+  __syncthreads();
+  scan_experts(s, rule, args.routing);
+  for (int round = 0; round < rounds; ++round) {
+    const int64_t first = (static_cast<int64_t>(blockIdx.x) * rounds + round) * kWarps;
+    if (first >= args.tokens) break;
+    const int64_t t = first + warp_id();
+    const bool pick = t < args.tokens && lane_id() < rule.top_k;
+    const int expert = pick ? args.routing.expert[t * rule.top_k + lane_id()] : -1;
+    place_round(s, rule, args.routing, t, args.tokens, expert);
+  }
+}
+
+int rounds_of(int64_t tokens) noexcept {
+  return static_cast<int>((tokens + kWarps * kMaxBlocks - 1) / (kWarps * kMaxBlocks));
+}
+
+template <int kPerLane>
+void launch(const RouteRule& rule, const MoeRoute::Args& args, cudaStream_t stream) {
+  if (args.tokens <= kOneBlockTokens) {
+    route_one_block<kPerLane><<<1, kThreads, 0, stream>>>(rule, args);
+    return;
+  }
+  const int rounds = rounds_of(args.tokens);
+  const auto blocks =
+      static_cast<unsigned>((args.tokens + rounds * kWarps - 1) / (rounds * kWarps));
+  auto* counts = static_cast<int*>(args.workspace);
+  score_blocks<kPerLane><<<blocks, kThreads, 0, stream>>>(rule, args, rounds, counts);
+  place_blocks<<<blocks, kThreads, 0, stream>>>(rule, args, rounds, counts);
+}
+
+}  // namespace
+
+void launch_route(const MoeRoute::Problem& problem, const MoeRoute::Args& args,
+                  void* stream) noexcept {
+  const RouteRule& rule = problem.rule;
+  auto* const on = static_cast<cudaStream_t>(stream);
+  if (rule.experts <= 64) return launch<2>(rule, args, on);
+  if (rule.experts <= 128) return launch<4>(rule, args, on);
+  if (rule.experts <= 256) return launch<8>(rule, args, on);
+  launch<16>(rule, args, on);
+}
+
+}  // namespace switchyard::cuda
+
+namespace switchyard {
+
+const char* MoeRoute::refusal(const Problem& problem) noexcept {
+  const RouteRule& rule = problem.rule;
+  if (rule.experts < 1 || rule.experts > kMaxExperts) return "needs 1 to 512 experts";
+  if (rule.top_k < 1 || rule.top_k > kMaxTopK || rule.top_k > rule.experts) {
+    return "needs 1 to 32 picks a token, and no more than there are experts";
+  }
+  if (rule.num_groups < 1 || rule.num_groups > 32 || rule.experts % rule.num_groups != 0) {
+    return "needs 1 to 32 groups of equal size";
+  }
+  if (rule.top_groups < 1 || rule.top_groups > rule.num_groups ||
+      rule.experts / rule.num_groups * rule.top_groups < rule.top_k) {
+    return "the chosen groups hold fewer experts than a token picks";
+  }
+  return nullptr;
+}
+
+int64_t MoeRoute::workspace_bytes(const Problem& problem) noexcept {
+  return static_cast<int64_t>(sizeof(int)) * cuda::kMaxBlocks * problem.rule.experts;
+}
+
+}  // namespace switchyard

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// The picks of one token, made by one warp. The rule is that of moe/route/token_choice.
+//
+//   lane l holds the experts l, l + 32, l + 64, ...; the best of all is two warp reductions over integer keys in the
+//   order of floats (the value, then the lower index), K times over.
+//   cost  about 60 cycles a pick, and one load of E logits
+#pragma once
+#include "kernels/cuda/primitives.cuh"
+#include "kernels/ops/moe_route.h"
+
+namespace switchyard::cuda {
+
+inline constexpr uint32_t kTaken = 0;  ///< a key below that of every number
+inline constexpr unsigned kNoIndex = 0x7fffffffu;
+
+/// Lane k < K holds pick k.
+struct Pick {
+  int expert = -1;
+  float weight = 0;
+  bool usable = true;  ///< the same in all lanes
+};
+
+/// The highest key of the warp and the lowest index that has it.
+template <int kPerLane>
+__device__ __forceinline__ uint32_t warp_best(const uint32_t (&key)[kPerLane], int lane,
+                                              unsigned& index) {
+  uint32_t best = 0;
+  unsigned own = kNoIndex;
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    if (key[i] > best) {
+      best = key[i];
+      own = i * 32 + lane;
+    }
+  }
+  const uint32_t highest = __reduce_max_sync(kAllLanes, best);
+  index = __reduce_min_sync(kAllLanes, best == highest ? own : kNoIndex);
+  return highest;
+}
+
+__device__ __forceinline__ float expert_score(RouteRule::Score score, float logit, float highest) {
+  switch (score) {
+    case RouteRule::Score::softmax:
+      return expf(logit - highest);
+    case RouteRule::Score::sigmoid:
+      return 1.0f / (1.0f + expf(-logit));
+    case RouteRule::Score::sqrt_softplus:
+      return sqrtf(fmaxf(logit, 0.0f) + log1pf(expf(-fabsf(logit))));
+  }
+  return 0;
+}
+
+/// The score of a group, from the keys of its experts: its best, or the sum of its two best.
+template <int kPerLane>
+__device__ __forceinline__ float group_score(const RouteRule& rule, const uint32_t (&key)[kPerLane],
+                                             int group, int lane) {
+  const int size = rule.experts / rule.num_groups;
+  uint32_t own[kPerLane];
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) own[i] = (i * 32 + lane) / size == group ? key[i] : kTaken;
+  unsigned index;
+  const float best = key_value(warp_best(own, lane, index));
+  if (rule.group_score == RouteRule::GroupScore::max) return best;
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) own[i] = i * 32 + lane == index ? kTaken : own[i];
+  const uint32_t second = warp_best(own, lane, index);
+  return second == kTaken ? -INFINITY : best + key_value(second);
+}
+
+/// Takes out the experts of all but the best groups; ties go to the lower group.
+template <int kPerLane>
+__device__ __forceinline__ void keep_best_groups(const RouteRule& rule, uint32_t (&key)[kPerLane],
+                                                 int lane) {
+  uint32_t mine[1] = {kTaken};
+  for (int group = 0; group < rule.num_groups; ++group) {
+    const uint32_t score = order_key(group_score(rule, key, group, lane));
+    if (lane == group) mine[0] = score;
+  }
+  uint32_t kept = 0;
+  for (int i = 0; i < rule.top_groups; ++i) {
+    unsigned group;
+    warp_best(mine, lane, group);
+    kept |= 1u << group;
+    if (lane == group) mine[0] = kTaken;
+  }
+  const int size = rule.experts / rule.num_groups;
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int expert = i * 32 + lane;
+    if (expert < rule.experts && !(kept >> (expert / size) & 1)) key[i] = kTaken;
+  }
+}
+
+__device__ __forceinline__ float warp_sum(float sum) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
+  return sum;
+}
+
+/// Whether the scores must be formed to choose: else they would only repeat the order of the logits.
+__device__ __forceinline__ bool chosen_by_score(const RouteRule& rule, const float* bias) {
+  return bias != nullptr ||
+         (rule.num_groups > 1 && rule.group_score == RouteRule::GroupScore::sum_top_2);
+}
+
+/// From the picks' scores to their weights. `all` is the sum of all experts' scores, where the rule needs it.
+__device__ __forceinline__ float pick_weight(const RouteRule& rule, float score, float all) {
+  float picked = 0;
+  for (int k = 0; k < rule.top_k; ++k) picked += __shfl_sync(kAllLanes, score, k);
+  float divisor = picked;
+  if (rule.score == RouteRule::Score::softmax) {
+    if (rule.weigh == RouteRule::Weigh::raw) {
+      divisor = all;
+    } else if (rule.weigh == RouteRule::Weigh::renormalize && rule.epsilon != 0) {
+      divisor = all * (picked / all + rule.epsilon);
+    }
+  } else {
+    divisor = rule.weigh == RouteRule::Weigh::raw ? 1.0f : picked + rule.epsilon;
+  }
+  return divisor == 0 ? 0 : score / divisor * rule.scale;
+}
+
+/// `logits` and `bias` (or null) have E values. kPerLane * 32 >= E.
+template <int kPerLane>
+__device__ __forceinline__ Pick route_token(const RouteRule& rule, const float* logits,
+                                            const float* bias, int lane) {
+  float logit[kPerLane];
+  bool unusable = false;
+  float own_highest = -INFINITY;
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int expert = i * 32 + lane;
+    logit[i] = expert < rule.experts ? logits[expert] : -INFINITY;
+    unusable |= isnan(logit[i]);
+    own_highest = fmaxf(own_highest, logit[i]);
+  }
+  const float highest = key_value(__reduce_max_sync(kAllLanes, order_key(own_highest)));
+  unusable = __any_sync(kAllLanes, unusable) || !isfinite(highest);
+  if (unusable) return {lane, 0, false};
+
+  const bool by_score = chosen_by_score(rule, bias);
+  float all = 1;
+  if (rule.score == RouteRule::Score::softmax &&
+      (by_score || rule.weigh == RouteRule::Weigh::raw || rule.epsilon != 0)) {
+    float own_sum = 0;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) own_sum += expf(logit[i] - highest);
+    all = warp_sum(own_sum);
+  }
+  uint32_t key[kPerLane];
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int expert = i * 32 + lane;
+    float choice = logit[i];
+    if (by_score) choice = expert_score(rule.score, logit[i], highest) / all;
+    if (bias != nullptr && expert < rule.experts) choice += bias[expert];
+    key[i] = expert < rule.experts ? order_key(choice) : kTaken;
+  }
+  if (rule.top_groups < rule.num_groups) keep_best_groups(rule, key, lane);
+
+  Pick pick;
+  for (int k = 0; k < rule.top_k; ++k) {
+    unsigned best;
+    warp_best(key, lane, best);
+    if (lane == k) pick.expert = static_cast<int>(best);
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) key[i] = i * 32 + lane == best ? kTaken : key[i];
+  }
+  const float score =
+      lane < rule.top_k ? expert_score(rule.score, logits[pick.expert], highest) : 0.0f;
+  pick.weight = pick_weight(rule, score, all);
+  return pick;
+}
+
+}  // namespace switchyard::cuda

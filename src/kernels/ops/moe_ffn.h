@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The experts of a MoE layer on a device, from rows in token order back to the residual stream:
+//
+//   y[t] += scale * ( sum over k of weight[t, k] * expert(x[t])  +  shared_weight[t] * shared[t] ),   k ascending, in f32
+//   expert e:  h = act(x G_e^T) * (x U_e^T)  [F], rounded to bf16;   h W_e^T  [D]
+//
+//   x [T, D] bf16, D % 8 == 0; weights bf16 as ops/moe_pack.h; products accumulate in f32; y [T, D] f32
+//   next_x (optional) [T, D] bf16 = rms_norm(y[t]) * next_norm: what the next layer reads
+// A pick of -1 adds nothing. No atomics touch a result: the same call gives the same bits, and within one kernel a
+// token's bits do not depend on the others of its batch.
+// Source: Shazeer 2020, arXiv 2002.05202 (gated linear units).
+// This header stays free of the host's heavy headers: device code includes it.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "kernels/ops/moe_pack.h"
+#include "kernels/ops/moe_route.h"
+#include "tensor/dtype.h"
+
+namespace switchyard {
+
+/// act(gate) * up.
+enum class GluActivation : uint8_t {
+  swiglu,      ///< silu
+  geglu_tanh,  ///< gelu by tanh
+  geglu_erf,   ///< gelu by erf
+  reglu,       ///< max(0, gate)
+};
+
+struct MoeFfn {
+  struct Problem {
+    RouteRule rule;         ///< E, K and how picks are made
+    int64_t width = 0;      ///< D
+    int64_t ffn_width = 0;  ///< F
+    GluActivation activation = GluActivation::swiglu;
+    DType weight = DType::bf16;
+    int64_t max_tokens = 0;
+    /// A token's bits do not depend on how many tokens there are: one kernel for every T.
+    bool deterministic = false;
+  };
+
+  /// 32-bit words that kernels count arrivals in: zero when created, and left fit for the next call.
+  static constexpr int kSyncWords = 64;
+
+  struct Args {
+    const void* x = nullptr;  ///< [T, D] bf16
+    int64_t tokens = 0;       ///< T; 0 does nothing
+    /// Made by the route kernel; or, when `logits` is given and the entry says `routes`, by this very launch, which
+    /// then writes `routing` too.
+    DeviceRouting routing;
+    const float* logits = nullptr;         ///< [T, E]
+    const float* bias = nullptr;           ///< [E] of the selection, or null
+    const int32_t* live_tokens = nullptr;  ///< as MoeRoute::Args
+    const void* w13 = nullptr;             ///< [E, 2 Fp, Dp] packed
+    const void* w2 = nullptr;              ///< [E, Dp, Fp] packed
+    const float* shared = nullptr;         ///< [T, D] f32, or null
+    const float* shared_weight = nullptr;  ///< [T] f32, or null: 1
+    float scale = 1;
+    float* y = nullptr;                ///< [T, D] f32: the residual stream
+    const float* next_norm = nullptr;  ///< [D] f32; null: no next_x
+    float next_epsilon = 0;
+    void* next_x = nullptr;     ///< [T, D] bf16
+    uint32_t* sync = nullptr;   ///< [kSyncWords]
+    void* workspace = nullptr;  ///< the entry's workspace bytes, aligned to 1024; any content
+  };
+
+  /// One implementation. `stream` is a cudaStream_t; errors of a launch stay with the device until it is asked.
+  struct Kernel {
+    std::string_view name;       ///< "moe_ffn.cuda.sm80"
+    int sm_min = 0, sm_max = 0;  ///< compute capability * 10, both ends included
+    bool routes = false;         ///< starts from the logits
+    /// Null when the problem is accepted, else why not, in plain words.
+    const char* (*refusal)(const Problem&) noexcept;
+    /// Whether this entry is the right one for `tokens` tokens; the last entry is right for all.
+    bool (*suits)(const Problem&, int64_t tokens) noexcept;
+    int64_t (*workspace)(const Problem&) noexcept;
+    void (*run)(const Problem&, const Args&, void* stream) noexcept;
+  };
+};
+
+/// All entries, best first; empty when built without CUDA.
+std::span<const MoeFfn::Kernel> moe_ffn_kernels() noexcept;
+
+}  // namespace switchyard

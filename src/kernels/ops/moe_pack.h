@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// The packed expert weights of the device kernels: one layout for all of them, already in the order that shared memory
+// wants, so that a stage is one bulk copy and no kernel needs a tensor map.
+//
+//   atom    8 rows x 64 inputs of bf16, 1 KiB; the eight 16-byte chunks of row r stand at c ^ r: the 128-byte swizzle of
+//           wgmma (K-major, 1024 bytes from one group of 8 rows to the next) and free of bank conflicts for ldmatrix
+//           and for 16-byte reads
+//   block   4 atoms, one below the other: 32 rows x 64 inputs, 4 KiB
+//   matrix  blocks in the order [row / 32][input / 64]: 32 rows x any multiple of 64 inputs are contiguous bytes, so a
+//           stage of 32 x 512 is one copy of 32 KiB, and one of 128 x 64 is four copies of 4 KiB, which lie in shared
+//           memory as one 128-row operand
+//   expert  its matrix, then the next expert's
+//
+//   w13     [E, 2 Fp, Dp]: the atoms of a block alternate gate, up, gate, up, so a block makes 16 hidden columns.
+//           In the accumulators of mma m16n8 and wgmma m64 rows r and r + 8 belong to one thread; with weights as the
+//           N operand columns 8 apart do. Either way a thread holds gate and up of the same hidden column.
+//   w2      [E, Dp, Fp]: plain rows
+// Dp and Fp are D and F rounded up to 64; what is added is zero, so padded hidden columns are act(0) * 0 = 0.
+#pragma once
+#include <cstdint>
+
+namespace switchyard {
+
+struct MoePack {
+  static constexpr int kAtomRows = 8;      ///< rows of an atom
+  static constexpr int kAtomInputs = 64;   ///< inputs of an atom
+  static constexpr int kAtomBytes = 1024;  ///< aligned to its size in shared memory
+  static constexpr int kBlockRows = 32;
+  static constexpr int kBlockBytes = 4096;
+  static constexpr int kBlockHidden = 16;  ///< hidden columns that a block of w13 makes
+
+  static constexpr int64_t padded(int64_t width) noexcept { return (width + 63) / 64 * 64; }
+  /// Bytes of one expert's gate and up [2 Fp, Dp].
+  static constexpr int64_t w13_bytes(int64_t width, int64_t ffn_width) noexcept {
+    return 4 * padded(width) * padded(ffn_width);
+  }
+  /// Bytes of one expert's down [Dp, Fp].
+  static constexpr int64_t w2_bytes(int64_t width, int64_t ffn_width) noexcept {
+    return 2 * padded(width) * padded(ffn_width);
+  }
+  /// Byte of (packed row, input) in a matrix of `inputs` (a multiple of 64) inputs.
+  static constexpr int64_t byte_of(int64_t row, int64_t input, int64_t inputs) noexcept {
+    const int64_t block = row / kBlockRows * (inputs / kAtomInputs) + input / kAtomInputs;
+    const int64_t chunk = input % kAtomInputs / 8 ^ row % kAtomRows;
+    return block * kBlockBytes + row % kBlockRows * 128 + chunk * 16 + input % 8 * 2;
+  }
+  /// The packed row of w13 that holds gate (up = 0) or up (up = 1) of a hidden column.
+  static constexpr int64_t w13_row(int64_t hidden, int up) noexcept {
+    return hidden / kBlockHidden * kBlockRows + hidden % kBlockHidden / kAtomRows * 16 + up * 8 +
+           hidden % kAtomRows;
+  }
+};
+
+/// The pack kernels' work on the host, one expert: gate and up [F, D], down [D, F], bf16 as uint16_t, row-major.
+void moe_pack_w13(const uint16_t* gate, const uint16_t* up, int64_t width, int64_t ffn_width,
+                  uint16_t* packed) noexcept;
+void moe_pack_w2(const uint16_t* down, int64_t width, int64_t ffn_width, uint16_t* packed) noexcept;
+
+}  // namespace switchyard
