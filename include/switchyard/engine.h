@@ -22,6 +22,7 @@ struct ModelSummary {
   int64_t weight_bytes = 0, expert_bytes = 0, kv_cache_bytes = 0;
   int64_t kv_tokens = 0;  ///< positions that the cache holds
   int max_model_len = 0, vocab = 0, threads = 0;
+  std::string device;         ///< "cpu", "cuda:1"
   std::string kernel;         ///< the grouped GEMM that was chosen
   std::string chat_template;  ///< where the chat template came from; empty: none
   double load_s = 0;

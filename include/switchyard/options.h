@@ -18,6 +18,8 @@ struct LoadProgress {
 
 struct EngineOptions {
   std::string model;                      ///< a Hugging Face folder
+  std::string random_model;               ///< instead of a folder: random weights of this geometry
+  std::string device = "cpu";             ///< cpu, cuda or cuda:N
   Precision precision = Precision::bf16;  ///< f32 for exact comparison
   int threads = 0;                        ///< compute threads; 0: one per usable core
   int max_sequences = 16;                 ///< sequences that run in one step

@@ -19,6 +19,7 @@ enum class Zone : uint8_t {
   attention,
   combine,
   dense_ffn,
+  device_step,  ///< a whole step on an accelerator: its parts are not timed one by one
   embedding,
   gather,
   gemm_down,

@@ -62,6 +62,7 @@ BenchLatency::BenchLatency(CLI::App& parent, CLI::App*& app) {
   bench->require_subcommand(1);
   app = bench->add_subcommand("latency", "One sequence: prompt and generation speed");
   model_.declare(*app);
+  model_.declare_random(*app);
   app->add_option("-p,--prompt-tokens", prompts_, "Prompt lengths, as 512,64 (0: none)")
       ->delimiter(',')
       ->check(CLI::Range(0, 1 << 24))
@@ -174,6 +175,7 @@ void BenchLatency::print_json(const std::vector<Measurement>& measurements) cons
   std::string text;
   const auto write = [&](JsonWriter& json, const Measurement& m) {
     json.begin_object().field("model", summary.architecture).field("path", model_.engine.model);
+    json.field("random", model_.engine.random_model).field("device", summary.device);
     json.field("weight_bytes", summary.weight_bytes);
     json.field("total_parameters", summary.total_parameters);
     json.field("active_parameters", summary.active_parameters);

@@ -8,11 +8,14 @@
 
 #include "cli/log_sink.h"
 #include "cli/progress.h"
+#include "model/geometries.h"
 
 namespace switchyard::cli {
 
 void ModelOptions::declare(CLI::App& app) {
   app.add_option("MODEL", engine.model, "A Hugging Face model folder")->required();
+  app.add_option("--device", engine.device, "Where the model runs: cpu, cuda or cuda:N")
+      ->capture_default_str();
   app.add_option("--dtype", dtype,
                  "Arithmetic of weights and activations: bf16, or f32 for exact comparison")
       ->check(CLI::IsMember({"bf16", "f32"}))
@@ -38,10 +41,22 @@ void ModelOptions::declare(CLI::App& app) {
   app.add_flag("-v,--verbose", verbose, "More messages");
 }
 
+void ModelOptions::declare_random(CLI::App& app) {
+  std::string names;
+  for (const model::Geometry& geometry : model::geometries())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", geometry.name);
+  CLI::Option* folder = app.get_option("MODEL")->required(false);
+  CLI::Option* random = app.add_option("--random", engine.random_model,
+                                       "Random weights made in place, of this geometry: " + names);
+  random->excludes(folder);
+}
+
 Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options) {
   install_log_sink(options.quiet     ? LogLevel::error
                    : options.verbose ? LogLevel::debug
                                      : LogLevel::warning);
+  if (options.engine.model.empty() && options.engine.random_model.empty())
+    return fail(Code::bad_request, "no model: give a Hugging Face folder, or --random NAME");
   EngineOptions engine_options = options.engine;
   engine_options.precision = options.dtype == "f32" ? Precision::f32 : Precision::bf16;
   const Look look = stderr_look();
@@ -77,8 +92,9 @@ std::string summary_text(const ModelSummary& summary, const EngineOptions& optio
                                      std::max<int64_t>(
                                          summary.kv_tokens / std::max(summary.max_model_len, 1), 1),
                                      summary.max_model_len)});
-  table.add({"runs on", fmt::format("{} thread{}, experts by {}", summary.threads,
-                                    summary.threads == 1 ? "" : "s", summary.kernel)});
+  table.add(
+      {"runs on", fmt::format("{}, {} thread{}, experts by {}", summary.device, summary.threads,
+                              summary.threads == 1 ? "" : "s", summary.kernel)});
   table.add({"chat", summary.chat_template.empty() ? "no template in this folder"
                                                    : "template of " + summary.chat_template});
   table.add({"loaded", fmt::format("in {}", time_text(summary.load_s))});

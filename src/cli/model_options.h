@@ -23,6 +23,8 @@ struct ModelOptions {
   bool verbose = false;  ///< the library's debug messages too
 
   void declare(CLI::App& app);
+  /// After declare(): a geometry's name may stand instead of the folder.
+  void declare_random(CLI::App& app);
 };
 
 /// Opens the engine: log sink, progress, and the summary when it is ready.

@@ -15,6 +15,9 @@
 #include "engine/loop.h"
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
+#include "engine/number_tokenizer.h"
+#include "model/devices.h"
+#include "model/geometries.h"
 #include "model/model.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -75,6 +78,15 @@ Result<Folder> read_folder(const std::string& path) {
   return folder;
 }
 
+/// What a folder of random weights would say.
+Result<Folder> read_random(const std::string& name) {
+  Folder folder;
+  SWITCHYARD_ASSIGN(folder.config, model::read_geometry(name));
+  folder.tokenizer = engine::make_number_tokenizer(folder.config.vocab);
+  folder.chat = fail(Code::bad_request, "a model of random weights does not chat");
+  return folder;
+}
+
 std::vector<int> experts_of(const model::ModelConfig& config) {
   std::vector<int> experts;
   for (const model::BlockSpec& block : config.blocks)
@@ -85,6 +97,7 @@ std::vector<int> experts_of(const model::ModelConfig& config) {
 model::LoadOptions load_options(const EngineOptions& options, const engine::MemoryPlan& plan) {
   model::LoadOptions load;
   load.dtype = engine::precision_dtype(options.precision);
+  load.random_weights = !options.random_model.empty();
   load.max_step_tokens = options.max_step_tokens;
   load.max_sequences = options.max_sequences;
   load.block_tokens = options.block_tokens;
@@ -159,15 +172,17 @@ class OpenedEngine final : public Engine {
 };
 
 Status OpenedEngine::load(int64_t start_ns) {
+  SWITCHYARD_ASSIGN(const DeviceId device, model::parse_device(options_.device));
+  SWITCHYARD_ASSIGN(const int64_t available, model::find_device(device)->available_bytes(
+                                                 device.index, engine::host_memory().available));
   const auto needs = engine::memory_needs(
       folder_.config, options_,
       model::Model::kv_block_bytes(folder_.config, options_.block_tokens,
                                    engine::precision_dtype(options_.precision)));
-  SWITCHYARD_ASSIGN(const engine::MemoryPlan plan,
-                    engine::plan_memory(needs, options_, engine::host_memory().available));
+  SWITCHYARD_ASSIGN(const engine::MemoryPlan plan, engine::plan_memory(needs, options_, available));
   SWITCHYARD_ASSIGN(auto model,
                     model::Model::load(options_.model, folder_.config, load_options(options_, plan),
-                                       Stream(DeviceId{}, pool_, &tracer_)));
+                                       Stream(device, pool_, &tracer_)));
   summary_ = engine::summarize(*model, plan, options_, pool_.num_threads());
   model_.emplace(std::move(model));
   loop_.emplace(*model_, *folder_.tokenizer, loop_options(options_, plan, folder_), pool_, tracer_,
@@ -216,7 +231,9 @@ void OpenedEngine::reset_stats() {
 
 Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   const int64_t start_ns = now_ns();
-  SWITCHYARD_ASSIGN(Folder folder, read_folder(options.model));
+  SWITCHYARD_ASSIGN(Folder folder, options.random_model.empty()
+                                       ? read_folder(options.model)
+                                       : read_random(options.random_model));
   auto opened = std::make_unique<OpenedEngine>(options, std::move(folder));
   SWITCHYARD_TRY(opened->load(start_ns));
   return std::unique_ptr<Engine>(std::move(opened));

@@ -37,6 +37,7 @@ ModelSummary summarize(const model::Model& model, const MemoryPlan& plan,
   summary.max_model_len = plan.max_model_len;
   summary.vocab = config.vocab;
   summary.threads = num_threads;
+  summary.device = options.device;
   summary.kernel = std::string(model.expert_kernel());
   return summary;
 }
@@ -47,7 +48,7 @@ void register_facts(MetricRegistry& registry, const ModelSummary& summary,
   const auto memory_bytes = [&](const char* kind, int64_t bytes) {
     registry
         .gauge("switchyard_memory_bytes", "Memory that the engine holds, by kind",
-               {{"device", "cpu"}, {"kind", kind}})
+               {{"device", options.device}, {"kind", kind}})
         .set(static_cast<double>(bytes));
   };
   memory_bytes("weights", memory.weights);

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "kernels/select.h"
 #include "model/block.h"
+#include "model/devices.h"
 #include "model/tensor_map.h"
 #include "model/weights.h"
 #include "tensor/convert.h"
@@ -40,19 +41,8 @@ attention::CacheSpec cache_spec(const ModelConfig& config, int block_tokens, DTy
           num_blocks};
 }
 
-// One error for a checkpoint with faults: the first, and how many more there are.
-Error summarize(const std::vector<Fault>& faults, const std::string& folder) {
-  Error error = faults[0].error;
-  if (faults.size() > 1) {
-    error.message +=
-        fmt::format(" (and {} more faults: run `switchyard check {}`)", faults.size() - 1, folder);
-  }
-  return error;
-}
-
-}  // namespace
-
-struct Model::Impl {
+/// What the model is on the processor that runs this program.
+struct Host {
   ModelConfig config;
   LoadOptions options;
   Stream stream;
@@ -68,7 +58,7 @@ struct Model::Impl {
   MemoryFacts memory;
   std::function<void(int, TensorView)> hidden_probe;
 
-  explicit Impl(Stream s) : stream(s) {}
+  explicit Host(Stream s) : stream(s) {}
 
   moe::Limits limits() const { return {options.max_step_tokens, stream.pool().num_threads()}; }
   Status create_blocks();
@@ -81,7 +71,7 @@ struct Model::Impl {
   TensorView logits(const StepInput& input, float* x);
 };
 
-Status Model::Impl::create_blocks() {
+Status Host::create_blocks() {
   const BlockShape shape{options.dtype, options.block_tokens, limits()};
   for (const BlockSpec& spec : config.blocks) {
     SWITCHYARD_ASSIGN(Block block, Block::create(config, spec, shape));
@@ -98,7 +88,7 @@ Status Model::Impl::create_blocks() {
   return {};
 }
 
-Status Model::Impl::fill(const TensorMap& map) {
+Status Host::fill(const TensorMap& map) {
   uint64_t done = 0;
   const uint64_t total = source.total_bytes();
   const auto report = [&](uint64_t bytes) {
@@ -117,7 +107,7 @@ Status Model::Impl::fill(const TensorMap& map) {
   return {};
 }
 
-int64_t Model::Impl::arena_bytes() const {
+int64_t Host::arena_bytes() const {
   const int64_t tokens = options.max_step_tokens, rows = options.max_sequences;
   int64_t block_room = 0;
   for (const Block& block : blocks) block_room = std::max(block_room, block.room(limits()));
@@ -131,7 +121,7 @@ int64_t Model::Impl::arena_bytes() const {
   return step + std::max(block_room, head);
 }
 
-Status Model::Impl::create_buffers() {
+Status Host::create_buffers() {
   SWITCHYARD_ASSIGN(
       cache, attention::PagedCache::create(
                  cache_spec(config, options.block_tokens, options.dtype, options.num_kv_blocks)));
@@ -151,7 +141,7 @@ Status Model::Impl::create_buffers() {
   return {};
 }
 
-void Model::Impl::embed(const int32_t* token, int64_t tokens, float* x) {
+void Host::embed(const int32_t* token, int64_t tokens, float* x) {
   const ZoneScope zone(stream.tracer(), Zone::embedding);
   const int64_t width = config.width, row_bytes = width * dtype_bytes(embedding->dtype);
   stream.pool().for_range(tokens, 1 + 65536 / width, [&](int64_t begin, int64_t end, int) {
@@ -166,7 +156,7 @@ void Model::Impl::embed(const int32_t* token, int64_t tokens, float* x) {
 }
 
 // Where each token's keys and values go, and its rotation.
-attention::StepView Model::Impl::prepare(const StepInput& input) {
+attention::StepView Host::prepare(const StepInput& input) {
   const int64_t tokens = input.token.shape[0];
   attention::StepView view;
   view.tokens = tokens;
@@ -196,7 +186,7 @@ attention::StepView Model::Impl::prepare(const StepInput& input) {
   return view;
 }
 
-TensorView Model::Impl::logits(const StepInput& input, float* x) {
+TensorView Host::logits(const StepInput& input, float* x) {
   const ZoneScope zone(stream.tracer(), Zone::lm_head);
   const int64_t rows = input.logit_row.shape[0], width = config.width;
   const auto picked = arena.take<float>(rows * width), normed = arena.take<float>(rows * width);
@@ -219,60 +209,31 @@ TensorView Model::Impl::logits(const StepInput& input, float* x) {
   return TensorView::of(out.data(), {rows, config.vocab});
 }
 
-Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Model::~Model() = default;
-const ModelConfig& Model::config() const noexcept { return impl_->config; }
-const MemoryFacts& Model::memory() const noexcept { return impl_->memory; }
+class HostModel final : public Model {
+ public:
+  explicit HostModel(std::unique_ptr<Host> host) : host_(std::move(host)) {}
 
-std::string_view Model::expert_kernel() const noexcept {
-  for (const Block& block : impl_->blocks) {
+  const ModelConfig& config() const noexcept override { return host_->config; }
+  const MemoryFacts& memory() const noexcept override { return host_->memory; }
+  std::string_view expert_kernel() const noexcept override;
+  Result<StepOutput> forward(const StepInput& input, RoutingObserver* observer) override;
+  void set_hidden_probe(std::function<void(int, TensorView)> probe) override {
+    host_->hidden_probe = std::move(probe);
+  }
+
+ private:
+  std::unique_ptr<Host> host_;
+};
+
+std::string_view HostModel::expert_kernel() const noexcept {
+  for (const Block& block : host_->blocks) {
     if (block.moe() != nullptr) return block.moe()->experts().gate_up().gemm().name();
   }
-  return impl_->lm_head.gemm().name();
+  return host_->lm_head.gemm().name();
 }
 
-void Model::set_hidden_probe(std::function<void(int, TensorView)> probe) {
-  impl_->hidden_probe = std::move(probe);
-}
-
-Result<ModelConfig> Model::read_config(const std::string& folder) {
-  SWITCHYARD_ASSIGN(const Json json, read_json_file(folder + "/config.json"));
-  if (!json.is_object()) {
-    return fail(Code::bad_file, "{}/config.json: expected an object, found {}", folder,
-                json.kind_name());
-  }
-  SWITCHYARD_ASSIGN(const Family* family, find_family(json));
-  SWITCHYARD_ASSIGN(ModelConfig config, family->parse(json));
-  config.family = std::string(family->name);
-  SWITCHYARD_TRY(config.check());
-  SWITCHYARD_TRY(check_uniform_cache(config));
-  return config;
-}
-
-int64_t Model::kv_block_bytes(const ModelConfig& config, int block_tokens, DType dtype) {
-  return cache_spec(config, block_tokens, dtype, 1).block_bytes();
-}
-
-Result<std::unique_ptr<Model>> Model::load(const std::string& folder, const ModelConfig& config,
-                                           const LoadOptions& options, Stream stream) {
-  auto impl = std::make_unique<Impl>(stream);
-  impl->options = options;
-  impl->config = config;
-  const Family* family = find_family_named(config.family);
-  SWITCHYARD_CHECK(family != nullptr, "no family is called '{}'", config.family);
-  SWITCHYARD_ASSIGN(impl->source, checkpoint::open_checkpoint(folder));
-  std::vector<Fault> faults;
-  const TensorMap map = TensorMap::build(*family, impl->config, impl->source, faults);
-  if (!faults.empty()) return summarize(faults, folder);
-  SWITCHYARD_TRY(impl->create_blocks());
-  SWITCHYARD_TRY(impl->fill(map));
-  SWITCHYARD_TRY(impl->create_buffers());
-  log(LogLevel::info, "loaded {} with {}", folder, impl->lm_head.gemm().name());
-  return std::unique_ptr<Model>(new Model(std::move(impl)));
-}
-
-Result<StepOutput> Model::forward(const StepInput& input, RoutingObserver* observer) {
-  Impl& m = *impl_;
+Result<StepOutput> HostModel::forward(const StepInput& input, RoutingObserver* observer) {
+  Host& m = *host_;
   const int64_t tokens = input.token.shape[0];
   SWITCHYARD_CHECK(tokens <= m.options.max_step_tokens, "{} tokens in a step", tokens);
   SWITCHYARD_CHECK(input.logit_row.shape[0] <= m.options.max_sequences, "{} logit rows",
@@ -292,6 +253,58 @@ Result<StepOutput> Model::forward(const StepInput& input, RoutingObserver* obser
     if (m.hidden_probe) m.hidden_probe(l, TensorView::of(x.data(), {tokens, m.config.width}));
   }
   return StepOutput{m.logits(input, x.data())};
+}
+
+}  // namespace
+
+Result<ModelConfig> Model::read_config(const std::string& folder) {
+  SWITCHYARD_ASSIGN(const Json json, read_json_file(folder + "/config.json"));
+  if (!json.is_object()) {
+    return fail(Code::bad_file, "{}/config.json: expected an object, found {}", folder,
+                json.kind_name());
+  }
+  return read_config_json(json);
+}
+
+Result<ModelConfig> Model::read_config_json(const Json& json) {
+  SWITCHYARD_ASSIGN(const Family* family, find_family(json));
+  SWITCHYARD_ASSIGN(ModelConfig config, family->parse(json));
+  config.family = std::string(family->name);
+  SWITCHYARD_TRY(config.check());
+  SWITCHYARD_TRY(check_uniform_cache(config));
+  return config;
+}
+
+int64_t Model::kv_block_bytes(const ModelConfig& config, int block_tokens, DType dtype) {
+  return cache_spec(config, block_tokens, dtype, 1).block_bytes();
+}
+
+Result<std::unique_ptr<Model>> load_on_host(const std::string& folder, const ModelConfig& config,
+                                            const LoadOptions& options, Stream stream) {
+  if (options.random_weights) {
+    return fail(
+        Code::unsupported,
+        "random weights are made on an accelerator: add --device cuda, or give a model folder");
+  }
+  auto host = std::make_unique<Host>(stream);
+  host->options = options;
+  host->config = config;
+  const Family* family = find_family_named(config.family);
+  SWITCHYARD_CHECK(family != nullptr, "no family is called '{}'", config.family);
+  SWITCHYARD_ASSIGN(host->source, checkpoint::open_checkpoint(folder));
+  std::vector<Fault> faults;
+  const TensorMap map = TensorMap::build(*family, host->config, host->source, faults);
+  if (!faults.empty()) return summarize_faults(faults, folder);
+  SWITCHYARD_TRY(host->create_blocks());
+  SWITCHYARD_TRY(host->fill(map));
+  SWITCHYARD_TRY(host->create_buffers());
+  log(LogLevel::info, "loaded {} with {}", folder, host->lm_head.gemm().name());
+  return std::unique_ptr<Model>(std::make_unique<HostModel>(std::move(host)));
+}
+
+Result<std::unique_ptr<Model>> Model::load(const std::string& folder, const ModelConfig& config,
+                                           const LoadOptions& options, Stream stream) {
+  return find_device(stream.device())->load(folder, config, options, stream);
 }
 
 }  // namespace switchyard::model

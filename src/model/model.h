@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model: weights bound to kernels, and the forward pass. The only thing the engine needs to know.
+// Model: weights bound to kernels on one device, and the forward pass. The only thing the engine needs to know.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "device/device.h"
 #include "model/config.h"
@@ -20,6 +21,7 @@ struct LoadOptions {
   int block_tokens = 16;          ///< P
   int64_t num_kv_blocks = 0;      ///< blocks of the paged cache
   int max_blocks_per_sequence = 0;
+  bool random_weights = false;  ///< no folder: weights are made in place, for measurements
   /// stage, bytes done, bytes in all
   std::function<void(const char*, int64_t, int64_t)> on_progress;
 };
@@ -33,32 +35,33 @@ class Model {
  public:
   /// Reads config.json of the folder and decides the family. Touches no weights.
   static Result<ModelConfig> read_config(const std::string& folder);
+  /// The same for the content of a config.json, an object.
+  static Result<ModelConfig> read_config_json(const Json& json);
   /// Bytes that one KV block takes over all layers.
   static int64_t kv_block_bytes(const ModelConfig& config, int block_tokens, DType dtype);
 
-  /// `config` is what read_config gave for the folder; weights that do not fit it are refused.
+  /// Loads onto the device of `stream`. `config` is what read_config gave for the folder; weights that do not fit it are
+  /// refused. Errors: Code::unsupported and Code::unavailable, when the device cannot do what the model asks for.
   static Result<std::unique_ptr<Model>> load(const std::string& folder, const ModelConfig& config,
                                              const LoadOptions& options, Stream stream);
-  ~Model();
+  virtual ~Model() = default;
 
-  const ModelConfig& config() const noexcept;
-  const MemoryFacts& memory() const noexcept;
-  /// Name of the grouped GEMM that runs the experts; of the first dense layer when there are none.
-  std::string_view expert_kernel() const noexcept;
+  virtual const ModelConfig& config() const noexcept = 0;
+  virtual const MemoryFacts& memory() const noexcept = 0;
+  /// Name of the kernel that runs the experts; of the first dense layer when there are none.
+  virtual std::string_view expert_kernel() const noexcept = 0;
 
-  /// One step. Errors: Code::internal for non-finite logits is not decided here (the engine checks
-  /// rows).
-  Result<StepOutput> forward(const StepInput& input, RoutingObserver* observer = nullptr);
+  /// One step. The logits are in host memory. Errors: Code::device; non-finite logits are the engine's to see.
+  virtual Result<StepOutput> forward(const StepInput& input,
+                                     RoutingObserver* observer = nullptr) = 0;
   /// Copies the residual stream after each block ([T, D] f32 per block) during the next forwards;
   /// for tests.
-  void set_hidden_probe(std::function<void(int block, TensorView hidden)> probe);
+  virtual void set_hidden_probe(std::function<void(int block, TensorView hidden)> probe) = 0;
   /// Rebalancing and prefetch will live here; never inside a step.
-  void between_steps() {}
+  virtual void between_steps() {}
 
- private:
-  struct Impl;
-  explicit Model(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+ protected:
+  Model() = default;
 };
 
 }  // namespace switchyard::model

@@ -291,4 +291,13 @@ const TensorEntry& TensorMap::at(TensorRole role, int layer, int expert) const {
   return *entry;
 }
 
+Error summarize_faults(const std::vector<Fault>& faults, const std::string& folder) {
+  Error error = faults[0].error;
+  if (faults.size() > 1) {
+    error.message +=
+        fmt::format(" (and {} more faults: run `switchyard check {}`)", faults.size() - 1, folder);
+  }
+  return error;
+}
+
 }  // namespace switchyard::model

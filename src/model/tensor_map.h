@@ -60,4 +60,7 @@ class TensorMap {
   std::map<TensorPlace, const checkpoint::TensorEntry*> entries_;
 };
 
+/// One error for a checkpoint with faults: the first, and how many more there are.
+Error summarize_faults(const std::vector<Fault>& faults, const std::string& folder);
+
 }  // namespace switchyard::model

@@ -99,9 +99,8 @@ __device__ void load_queries(const Attend& a, const Item& item, int64_t token,
   const uint4 zero = make_uint4(0, 0, 0, 0);
 #pragma unroll
   for (int j = 0; j < kZ / 32; ++j) {
-    const uint4 low = first + group < share
-                          ? *reinterpret_cast<const uint4*>(from + group * kZ + j * 32)
-                          : zero;
+    const uint4 low =
+        first + group < share ? *reinterpret_cast<const uint4*>(from + group * kZ + j * 32) : zero;
     const uint4 high = first + group + 8 < share
                            ? *reinterpret_cast<const uint4*>(from + (group + 8) * kZ + j * 32)
                            : zero;
@@ -121,8 +120,8 @@ __device__ const bf16* tile_base(const Attend& a, const void* cache, const int32
 
 template <int kZ>
 struct Tile {
-  uint4 k[2][kZ / 32];     // keys group and group + 8
-  uint4 v[kZ / 64][4];     // keys 2 quad, 2 quad + 1, 2 quad + 8, 2 quad + 9
+  uint4 k[2][kZ / 32];  // keys group and group + 8
+  uint4 v[kZ / 64][4];  // keys 2 quad, 2 quad + 1, 2 quad + 8, 2 quad + 9
 };
 
 template <int kZ>
@@ -414,8 +413,9 @@ bool attend_fast_accepts(const Attend& args) noexcept {
 
 int64_t attend_workspace(const Attend& shape, int64_t positions, int sequences) noexcept {
   const int64_t spans = positions / kSpan + sequences;
-  return counter_bytes(shape, kMaxDecodeSequences) +
-         spans * shape.kv_heads * head_tiles(shape) * item_rows(shape, 0) * (shape.head_dim + 2) * 4;
+  return counter_bytes(shape, kMaxDecodeSequences) + spans * shape.kv_heads * head_tiles(shape) *
+                                                         item_rows(shape, 0) *
+                                                         (shape.head_dim + 2) * 4;
 }
 
 void attend_decode(const Attend& args, StreamHandle stream) noexcept {

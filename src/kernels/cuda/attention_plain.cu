@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) plain_kernel(Attend a) {
   float highest = -INFINITY, total = 0;
   for (int j = first; j <= position; ++j) {
     const int64_t at = ((int64_t{table[j / a.block_tokens]} * a.kv_heads + g) * a.block_tokens +
-                        j % a.block_tokens) * width;
+                        j % a.block_tokens) *
+                       width;
     const T* k = static_cast<const T*>(a.k_cache) + at;
     const T* v = static_cast<const T*>(a.v_cache) + at;
     float score = 0;

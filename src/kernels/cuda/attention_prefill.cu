@@ -42,7 +42,9 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, bool real
                "r"(real ? 16 : 0)
                : "memory");
 }
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 template <int kLeft>
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
@@ -91,7 +93,7 @@ __device__ void copy_tile(const Attend& a, const int32_t* table, int kv_head, in
 
 // What a lane knows of its two rows (lane / 4 and lane / 4 + 8 of the warp's 16).
 struct Row {
-  int64_t offset = -1;   // element of q and out; -1: no such row
+  int64_t offset = -1;  // element of q and out; -1: no such row
   int position = 0;
 };
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Source: the cuBLAS library manual, "Using the cuBLASLt API".
-#include "kernels/cuda/dense_library.h"
-
 #include <array>
 #include <cstring>
 #include <map>
@@ -9,6 +7,8 @@
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
+
+#include "kernels/cuda/dense_library.h"
 
 namespace switchyard::cuda {
 namespace {
@@ -93,8 +93,8 @@ class Library final : public DenseLibrary {
     }
     const float beta = args.accumulate ? 1.0f : 0.0f;
     return api_.matmul(handle_, plan.desc, &args.alpha, args.weight, plan.w, args.x, plan.x, &beta,
-                       args.y, plan.y, args.y, plan.y, &plan.algorithm, workspace_,
-                       kWorkspaceBytes, stream) == CUBLAS_STATUS_SUCCESS;
+                       args.y, plan.y, args.y, plan.y, &plan.algorithm, workspace_, kWorkspaceBytes,
+                       stream) == CUBLAS_STATUS_SUCCESS;
   }
 
  private:
@@ -112,8 +112,8 @@ class Library final : public DenseLibrary {
                 api_.layout_create(&plan.y, CUDA_R_32F, n, tokens, args.n) == 0;
     if (fine && args.bias != nullptr) {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-      fine = api_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
-                           sizeof(epilogue)) == 0;
+      fine =
+          api_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)) == 0;
     }
     if (fine) choose_algorithm(plan);
     return plan;
@@ -143,7 +143,8 @@ class Library final : public DenseLibrary {
 
 std::unique_ptr<DenseLibrary> DenseLibrary::open(std::string& why_not) {
   // Never closed: the library keeps threads and memory of its own.
-  void* library = dlopen("libcublasLt.so." SWITCHYARD_TEXT(CUBLAS_VER_MAJOR), RTLD_NOW | RTLD_LOCAL);
+  void* library =
+      dlopen("libcublasLt.so." SWITCHYARD_TEXT(CUBLAS_VER_MAJOR), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     why_not = std::string("cuBLASLt cannot be loaded (") + dlerror() +
               "): add its folder to LD_LIBRARY_PATH";

@@ -83,7 +83,8 @@ __global__ void route_kernel(PlainMoe a) {
     divisor = a.weigh == PlainMoe::Weigh::raw ? all : all * (picked / all + a.renormalize_epsilon);
   }
   __syncwarp();
-  for (int k = threadIdx.x; k < a.top_k; k += kWarp) weight[k] = weight[k] / divisor * a.routed_scale;
+  for (int k = threadIdx.x; k < a.top_k; k += kWarp)
+    weight[k] = weight[k] / divisor * a.routed_scale;
 }
 
 // h[t, k, f] = silu(gate . x) * (up . x)
@@ -93,8 +94,8 @@ __global__ void __launch_bounds__(kWarps* kWarp) up_kernel(PlainMoe a) {
   const int64_t f = int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp, pick = blockIdx.y;
   if (f >= a.ffn_width) return;
   const T* x = static_cast<const T*>(a.x) + pick / a.top_k * a.width;
-  const T* gate = static_cast<const T*>(a.gate_up) +
-                  (int64_t{a.expert[pick]} * 2 * a.ffn_width + f) * a.width;
+  const T* gate =
+      static_cast<const T*>(a.gate_up) + (int64_t{a.expert[pick]} * 2 * a.ffn_width + f) * a.width;
   const T* up = gate + a.ffn_width * a.width;
   float g = 0, u = 0;
   for (int64_t i = lane; i < a.width; i += kWarp) {

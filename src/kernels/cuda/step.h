@@ -57,15 +57,15 @@ struct PrepareHeads {
   QkNormKind norm = QkNormKind::none;
   float eps = 1e-6f, clip = 0;
   int block_tokens = 16;
-  DType dtype = DType::bf16;            ///< of q and the caches
-  const float* qkv = nullptr;           ///< [T, (H + 2 G) Z]
-  const float* q_norm = nullptr;        ///< [Z] or [H Z]
-  const float* k_norm = nullptr;        ///< [Z] or [G Z]
-  const float* cos = nullptr;           ///< [*, r/2]
-  const float* sin = nullptr;           ///< [*, r/2]
-  const int32_t* rope_row = nullptr;    ///< [T]: the token's row of cos and sin
-  const int32_t* slot = nullptr;        ///< [T]: block * P + offset
-  void* q = nullptr;                    ///< [T, H, Z] in dtype
+  DType dtype = DType::bf16;          ///< of q and the caches
+  const float* qkv = nullptr;         ///< [T, (H + 2 G) Z]
+  const float* q_norm = nullptr;      ///< [Z] or [H Z]
+  const float* k_norm = nullptr;      ///< [Z] or [G Z]
+  const float* cos = nullptr;         ///< [*, r/2]
+  const float* sin = nullptr;         ///< [*, r/2]
+  const int32_t* rope_row = nullptr;  ///< [T]: the token's row of cos and sin
+  const int32_t* slot = nullptr;      ///< [T]: block * P + offset
+  void* q = nullptr;                  ///< [T, H, Z] in dtype
   void* k_cache = nullptr;
   void* v_cache = nullptr;
   int64_t tokens = 0;
@@ -118,7 +118,8 @@ struct Attend {
   void* out = nullptr;  ///< [T, H, Z]
   void* workspace = nullptr;
 };
-/// Any shape and precision: one warp for one query head of one token.
+inline constexpr int kMaxPlainHeadDim = 512;  ///< widest head of attend_plain
+/// Any shape up to that, any precision: one warp for one query head of one token.
 void attend_plain(const Attend& args, StreamHandle stream) noexcept;
 /// bf16, Z of 64 or 128, P a multiple of 16. Sequences of one token go to attend_decode, which splits the keys at
 /// fixed positions over the machine; the others to attend_prefill. Neither touches the other's tokens.
@@ -131,20 +132,20 @@ int64_t attend_workspace(const Attend& shape, int64_t positions, int sequences) 
 
 /// Experts for exact comparison: any shape, plain sums. Routing is token choice by softmax.
 struct PlainMoe {
-  const void* x = nullptr;       ///< [T, D] in dtype
-  const float* logits = nullptr; ///< [T, E]
-  const void* gate_up = nullptr; ///< [E, 2 F, D] in dtype: gate rows, then up rows
-  const void* down = nullptr;    ///< [E, D, F]
+  const void* x = nullptr;        ///< [T, D] in dtype
+  const float* logits = nullptr;  ///< [T, E]
+  const void* gate_up = nullptr;  ///< [E, 2 F, D] in dtype: gate rows, then up rows
+  const void* down = nullptr;     ///< [E, D, F]
   DType dtype = DType::f32;
   int num_experts = 0, top_k = 0;
   enum class Weigh : uint8_t { raw, renormalize } weigh = Weigh::renormalize;
   float renormalize_epsilon = 0, routed_scale = 1;
   int64_t tokens = 0, width = 0, ffn_width = 0;
-  float scale = 1;           ///< of what is added to y
-  int32_t* expert = nullptr; ///< [T, K] out
-  float* weight = nullptr;   ///< [T, K] out
-  float* h = nullptr;        ///< [T, K, F] scratch
-  float* y = nullptr;        ///< [T, D]: the residual stream
+  float scale = 1;            ///< of what is added to y
+  int32_t* expert = nullptr;  ///< [T, K] out
+  float* weight = nullptr;    ///< [T, K] out
+  float* h = nullptr;         ///< [T, K, F] scratch
+  float* y = nullptr;         ///< [T, D]: the residual stream
 };
 void moe_plain(const PlainMoe& args, StreamHandle stream) noexcept;
 

@@ -86,8 +86,7 @@ __global__ void __launch_bounds__(kHeadWarps* kWarp) prepare_kernel(PrepareHeads
   } else if (!is_v && a.norm == QkNormKind::full_width) {
     const int64_t first = is_q ? 0 : int64_t{a.heads} * width;
     scale = warp_rms_scale(row + first, int64_t{is_q ? a.heads : a.kv_heads} * width, a.eps);
-    weight = is_q ? a.q_norm + int64_t{head} * width
-                  : a.k_norm + int64_t{head - a.heads} * width;
+    weight = is_q ? a.q_norm + int64_t{head} * width : a.k_norm + int64_t{head - a.heads} * width;
   }
   T* to = nullptr;
   if (is_q) {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/dense_products.h"
+
+#include <algorithm>
+
+#include "tensor/dtype.h"
+
+namespace switchyard::cuda {
+namespace {
+
+// The skinny kernel, 32 tokens at a time.
+void run_in_turns(Dense args, StreamHandle stream) {
+  constexpr int64_t kTurn = 32;
+  const int64_t total = args.tokens, row_bytes = args.k * dtype_bytes(args.dtype);
+  for (int64_t done = 0; done < total; done += kTurn) {
+    args.tokens = std::min(kTurn, total - done);
+    dense_skinny(args, stream);
+    args.x = static_cast<const std::byte*>(args.x) + kTurn * row_bytes;
+    args.y += kTurn * args.n;
+  }
+}
+
+bool skinny_can(Dense args) {
+  args.tokens = 1;
+  return dense_skinny_accepts(args);
+}
+
+}  // namespace
+
+DenseProducts DenseProducts::open(bool deterministic, std::string& note) {
+  DenseProducts products;
+  products.deterministic_ = deterministic;
+  if (!deterministic) products.library_ = DenseLibrary::open(note);
+  return products;
+}
+
+void DenseProducts::run(const Dense& args, StreamHandle stream) noexcept {
+  if (args.tokens == 0) return;
+  if (dense_skinny_accepts(args)) return dense_skinny(args, stream);
+  if (library_ != nullptr && library_->run(args, stream)) return;
+  if (skinny_can(args)) return run_in_turns(args, stream);
+  dense_plain(args, stream);
+}
+
+}  // namespace switchyard::cuda

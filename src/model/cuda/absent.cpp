@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Built in place of the other files of this folder where no CUDA toolkit was found or wanted.
+#include "model/devices.h"
+
+namespace switchyard::model {
+
+Result<std::unique_ptr<Model>> load_on_cuda(const std::string&, const ModelConfig&,
+                                            const LoadOptions&, Stream) {
+  return fail(Code::unavailable, "built without CUDA: configure with -DSWITCHYARD_CUDA=ON");
+}
+
+}  // namespace switchyard::model

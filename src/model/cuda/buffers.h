@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The temporaries of a step on the device, sized once for the largest step.
+#pragma once
+#include <cstdint>
+
+#include "base/result.h"
+#include "device/cuda.h"
+#include "model/cuda/experts.h"
+#include "model/model.h"
+
+namespace switchyard::model::cuda {
+
+struct Buffers {
+  CudaMemory memory;
+  float* x = nullptr;              ///< [T, D] the residual stream
+  std::byte* rows = nullptr;       ///< [T, D] in the precision of the run: what products read
+  float* normed = nullptr;         ///< [T, D] f32: what gates read
+  float* qkv = nullptr;            ///< [T, (H + 2 G) Z]
+  std::byte* q = nullptr;          ///< [T, H, Z]
+  std::byte* mixed = nullptr;      ///< [T, H, Z]
+  float* wide = nullptr;           ///< [T, 2 F] of dense layers and shared experts
+  std::byte* hidden = nullptr;     ///< [T, F]
+  float* shared_weight = nullptr;  ///< [T]
+  float* gate = nullptr;           ///< [T, E]
+  int32_t* expert = nullptr;       ///< [MoE layers, T, K]
+  float* weight = nullptr;         ///< [MoE layers, T, K]
+  std::byte* head_rows = nullptr;  ///< [N, D]
+  float* logits = nullptr;         ///< [N, V]
+  CudaMemory attention_workspace;  ///< zeroed once
+  ExpertScratch experts;
+  int64_t picks = 0;  ///< most of expert's entries: MoE layers * T * K
+
+  int64_t bytes() const noexcept {
+    return memory.size() + attention_workspace.size() + experts.workspace.size() +
+           experts.rows.size() + experts.plain_hidden.size();
+  }
+  static Result<Buffers> create(const ModelConfig& config, const LoadOptions& options,
+                                int64_t attention_bytes);
+};
+
+/// What the host reads after a step.
+struct HostResults {
+  PinnedMemory logits;  ///< [N, V] f32
+  PinnedMemory expert;  ///< [MoE layers, T, K] i32
+  PinnedMemory weight;  ///< [MoE layers, T, K] f32
+
+  static Result<HostResults> create(const ModelConfig& config, const LoadOptions& options,
+                                    const Buffers& buffers);
+};
+
+}  // namespace switchyard::model::cuda

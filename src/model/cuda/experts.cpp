@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/cuda/experts.h"
+
+#include <algorithm>
+
+#include "base/environment.h"
+#include "kernels/cuda/moe_entries.h"
+#include "kernels/cuda/step.h"
+
+namespace switchyard::model::cuda {
+namespace {
+
+// Integers of ExpertScratch::rows. What outlives a call stands first, where layers of every shape agree.
+struct RowOffsets {
+  int64_t sync, unusable, pick_row, row_token, slot_offset, hit, num_hit, end;
+};
+RowOffsets row_offsets(const MoeFfn::Problem& problem) {
+  const auto room = [](int64_t count) { return (count + 63) / 64 * 64; };
+  const int64_t picks = room(problem.max_tokens * problem.rule.top_k);
+  const int64_t experts = room(problem.rule.experts + 1);
+  RowOffsets at{};
+  at.unusable = room(MoeFfn::kSyncWords);
+  at.pick_row = at.unusable + room(1);
+  at.row_token = at.pick_row + picks;
+  at.slot_offset = at.row_token + picks;
+  at.hit = at.slot_offset + experts;
+  at.num_hit = at.hit + experts;
+  at.end = at.num_hit + room(1);
+  return at;
+}
+
+const char* why_not(const RouterSpec& router) {
+  if (router.selector != "token_choice") return "this selector";
+  if (router.score != Score::softmax) return "scores other than softmax";
+  if (router.selection_bias) return "a selection bias";
+  if (router.noise != 0 || router.jitter != 0) return "noise";
+  if (router.weight_on_input) return "weights on the expert's input";
+  if (router.num_groups > 1 || router.max_devices > 0) return "group or device limits";
+  if (router.capacity_factor != 0) return "capacity limits";
+  return nullptr;
+}
+
+RouteRule rule_of(const RouterSpec& router) {
+  RouteRule rule;
+  rule.experts = router.num_experts;
+  rule.top_k = router.top_k;
+  rule.weigh = router.weigh == Weigh::raw           ? RouteRule::Weigh::raw
+               : router.weigh == Weigh::renormalize ? RouteRule::Weigh::renormalize
+                                                    : RouteRule::Weigh::softmax_after_top_k;
+  rule.epsilon = router.renormalize_epsilon;
+  rule.scale = router.scale;
+  return rule;
+}
+
+}  // namespace
+
+Result<Experts> Experts::create(const RouterSpec& router, int64_t width, int64_t ffn_width,
+                                DType dtype, int64_t max_tokens, int compute_capability) {
+  if (const char* reason = why_not(router); reason != nullptr) {
+    return fail(Code::unsupported, "router: {} cannot run on a CUDA device yet: use --device cpu",
+                reason);
+  }
+  Experts experts;
+  experts.router_ = router;
+  experts.dtype_ = dtype;
+  experts.problem_ = {.rule = rule_of(router),
+                      .width = width,
+                      .ffn_width = ffn_width,
+                      .weight = dtype,
+                      .max_tokens = max_tokens,
+                      .deterministic = deterministic()};
+  experts.route_ = {experts.problem_.rule, max_tokens};
+  if (dtype != DType::bf16 || MoeRoute::refusal(experts.route_) != nullptr) return experts;
+  for (const MoeFfn::Kernel& kernel : moe_ffn_kernels()) {
+    const bool fits = compute_capability >= kernel.sm_min && compute_capability <= kernel.sm_max;
+    if (fits && kernel.refusal(experts.problem_) == nullptr) experts.kernels_.push_back(&kernel);
+  }
+  return experts;
+}
+
+std::string_view Experts::name() const noexcept {
+  return kernels_.empty() ? "moe.cuda.plain" : kernels_.front()->name;
+}
+
+Status Experts::reserve(ExpertScratch& scratch, CudaStream& stream) const {
+  const int64_t row_bytes = row_offsets(problem_).end * 4;
+  int64_t workspace = kernels_.empty() ? 0 : MoeRoute::workspace_bytes(route_);
+  for (const MoeFfn::Kernel* kernel : kernels_) {
+    workspace = std::max(workspace, kernel->workspace(problem_));
+  }
+  const int64_t hidden =
+      kernels_.empty() ? problem_.max_tokens * router_.top_k * problem_.ffn_width * 4 : 0;
+  const auto grow = [](CudaMemory& memory, int64_t bytes, const char* what) -> Status {
+    if (memory.size() >= bytes) return {};
+    SWITCHYARD_ASSIGN(memory, CudaMemory::allocate(bytes, what));
+    return {};
+  };
+  SWITCHYARD_TRY(grow(scratch.workspace, workspace, "the experts' workspace"));
+  SWITCHYARD_TRY(grow(scratch.plain_hidden, hidden, "the experts' hidden rows"));
+  SWITCHYARD_TRY(grow(scratch.rows, row_bytes, "routing"));
+  stream.fill(scratch.rows.data(), 0, scratch.rows.size());
+  return {};
+}
+
+void Experts::run(const BlockWeights& weights, const ExpertCall& call, const ExpertScratch& scratch,
+                  CudaStreamHandle stream) const {
+  if (kernels_.empty()) return run_plain(weights, call, scratch, stream);
+  const auto suits = [&](const MoeFfn::Kernel* k) { return k->suits(problem_, call.tokens); };
+  const auto found = std::find_if(kernels_.begin(), kernels_.end() - 1, suits);
+  const MoeFfn::Kernel& kernel = **found;
+  const RowOffsets at = row_offsets(problem_);
+  auto* rows = scratch.rows.as<int32_t>();
+  const DeviceRouting routing{.expert = call.expert,
+                              .weight = call.weight,
+                              .pick_row = rows + at.pick_row,
+                              .row_token = rows + at.row_token,
+                              .slot_offset = rows + at.slot_offset,
+                              .hit = rows + at.hit,
+                              .num_hit = rows + at.num_hit,
+                              .unusable = rows + at.unusable};
+  if (!kernel.routes) {
+    const MoeRoute::Args route{.logits = call.logits,
+                               .tokens = call.tokens,
+                               .routing = routing,
+                               .workspace = scratch.workspace.data()};
+    switchyard::cuda::launch_route(route_, route, stream);
+  }
+  const MoeFfn::Args args{.x = call.x,
+                          .tokens = call.tokens,
+                          .routing = routing,
+                          .logits = kernel.routes ? call.logits : nullptr,
+                          .w13 = weights.experts_gate_up,
+                          .w2 = weights.experts_down,
+                          .scale = call.scale,
+                          .y = call.y,
+                          .next_norm = call.next_norm,
+                          .next_epsilon = call.next_epsilon,
+                          .next_x = call.next_x,
+                          .sync = reinterpret_cast<uint32_t*>(rows + at.sync),
+                          .workspace = scratch.workspace.data()};
+  kernel.run(problem_, args, stream);
+}
+
+void Experts::run_plain(const BlockWeights& weights, const ExpertCall& call,
+                        const ExpertScratch& scratch, CudaStreamHandle stream) const {
+  using switchyard::cuda::PlainMoe;
+  const bool raw = router_.weigh == Weigh::raw;
+  // The softmax over the picks equals renormalised weights without an epsilon.
+  const bool epsilon = router_.weigh == Weigh::renormalize;
+  switchyard::cuda::moe_plain({.x = call.x,
+                               .logits = call.logits,
+                               .gate_up = weights.experts_gate_up,
+                               .down = weights.experts_down,
+                               .dtype = dtype_,
+                               .num_experts = router_.num_experts,
+                               .top_k = router_.top_k,
+                               .weigh = raw ? PlainMoe::Weigh::raw : PlainMoe::Weigh::renormalize,
+                               .renormalize_epsilon = epsilon ? router_.renormalize_epsilon : 0,
+                               .routed_scale = router_.scale,
+                               .tokens = call.tokens,
+                               .width = problem_.width,
+                               .ffn_width = problem_.ffn_width,
+                               .scale = call.scale,
+                               .expert = call.expert,
+                               .weight = call.weight,
+                               .h = scratch.plain_hidden.as<float>(),
+                               .y = call.y},
+                              stream);
+}
+
+}  // namespace switchyard::model::cuda

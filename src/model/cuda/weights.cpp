@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Places in device memory, and random content.
+#include "model/cuda/weights.h"
+
+#include <cmath>
+#include <utility>
+
+#include "kernels/cuda/step.h"
+#include "kernels/ops/moe_pack.h"
+
+namespace switchyard::model::cuda {
+namespace {
+
+// Hands out pieces of memory from `base` on; from null it only counts.
+class Places {
+ public:
+  explicit Places(std::byte* base) : base_(base) {}
+
+  std::byte* take(int64_t bytes) {
+    std::byte* at = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += (bytes + 255) / 256 * 256;
+    return at;
+  }
+  float* take_floats(int64_t count) { return reinterpret_cast<float*>(take(count * 4)); }
+  Matrix take_matrix(int64_t n, int64_t k, DType dtype, bool bias = false) {
+    Matrix matrix{take(n * k * dtype_bytes(dtype)), n, k, nullptr};
+    if (bias) matrix.bias = take_floats(n);
+    return matrix;
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  int64_t used_ = 0;
+};
+
+int64_t gate_up_bytes(ExpertLayout layout, int64_t width, int64_t ffn, DType dtype) {
+  return layout == ExpertLayout::packed ? MoePack::w13_bytes(width, ffn)
+                                        : 2 * ffn * width * dtype_bytes(dtype);
+}
+int64_t down_bytes(ExpertLayout layout, int64_t width, int64_t ffn, DType dtype) {
+  return layout == ExpertLayout::packed ? MoePack::w2_bytes(width, ffn)
+                                        : ffn * width * dtype_bytes(dtype);
+}
+
+BlockWeights place_block(const ModelConfig& config, const BlockSpec& spec, DType dtype,
+                         ExpertLayout layout, Places& places, int64_t& expert_bytes) {
+  const attention::GqaSpec& a = spec.attention;
+  const int64_t width = config.width, q = int64_t{a.heads} * a.head_dim,
+                kv = int64_t{a.kv_heads} * a.head_dim;
+  BlockWeights block;
+  block.attention_norm = places.take_floats(width);
+  block.ffn_norm = places.take_floats(width);
+  if (a.qk_norm != QkNorm::none) {
+    const bool full = a.qk_norm == QkNorm::full_width;
+    block.q_norm = places.take_floats(full ? q : a.head_dim);
+    block.k_norm = places.take_floats(full ? kv : a.head_dim);
+  }
+  block.qkv = places.take_matrix(q + 2 * kv, width, dtype, a.qkv_bias);
+  block.output = places.take_matrix(width, q, dtype, a.output_bias);
+  const int64_t dense = spec.router ? spec.shared.width : spec.ffn_width;
+  if (dense > 0) {
+    block.gate_up = places.take_matrix(2 * dense, width, dtype);
+    block.down = places.take_matrix(width, dense, dtype);
+  }
+  if (!spec.router) return block;
+  const int64_t experts = spec.router->num_experts, ffn = spec.ffn_width;
+  block.gate = places.take_matrix(experts, width, DType::f32);
+  if (spec.shared.gated) block.shared_gate = places.take_matrix(1, width, DType::f32);
+  const int64_t before = places.used();
+  block.experts_gate_up = places.take(experts * gate_up_bytes(layout, width, ffn, dtype));
+  block.experts_down = places.take(experts * down_bytes(layout, width, ffn, dtype));
+  expert_bytes += places.used() - before;
+  return block;
+}
+
+int64_t place_all(const ModelConfig& config, std::byte* base, Weights& weights) {
+  Places places(base);
+  weights.embedding = places.take_matrix(config.vocab, config.width, weights.dtype);
+  weights.lm_head = config.tied_embedding
+                        ? weights.embedding
+                        : places.take_matrix(config.vocab, config.width, weights.dtype);
+  weights.final_norm = places.take_floats(config.width);
+  weights.blocks.clear();
+  weights.expert_bytes = 0;
+  for (size_t l = 0; l < config.blocks.size(); ++l) {
+    weights.blocks.push_back(place_block(config, config.blocks[l], weights.dtype, weights.layout[l],
+                                         places, weights.expert_bytes));
+  }
+  return places.used();
+}
+
+// Fills matrices with random numbers, each with a seed of its own.
+class Maker {
+ public:
+  Maker(DType dtype, CudaStream& stream) : dtype_(dtype), stream_(stream) {}
+
+  void fill(std::byte* to, DType dtype, int64_t count, int64_t k) {
+    if (to == nullptr) return;
+    const auto bound = static_cast<float>(std::sqrt(3.0 / static_cast<double>(k)));
+    switchyard::cuda::fill_random(to, dtype, count, bound, ++seed_, stream_.handle());
+  }
+  void fill(const Matrix& matrix, DType dtype) {
+    fill(matrix.data, dtype, matrix.n * matrix.k, matrix.k);
+    if (matrix.bias != nullptr) stream_.fill(matrix.bias, 0, matrix.n * 4);
+  }
+  void fill(const Matrix& matrix) { fill(matrix, dtype_); }
+
+ private:
+  DType dtype_;
+  CudaStream& stream_;
+  uint64_t seed_ = 0;
+};
+
+void make_block(const ModelConfig& config, const BlockSpec& spec, const Weights& weights,
+                ExpertLayout layout, const BlockWeights& block, Maker& maker) {
+  maker.fill(block.qkv);
+  maker.fill(block.output);
+  maker.fill(block.gate_up);
+  maker.fill(block.down);
+  maker.fill(block.gate, DType::f32);
+  maker.fill(block.shared_gate, DType::f32);
+  if (!spec.router) return;
+  const int64_t width = config.width, ffn = spec.ffn_width, each = dtype_bytes(weights.dtype);
+  const int64_t experts = spec.router->num_experts;
+  maker.fill(block.experts_gate_up, weights.dtype,
+             experts * gate_up_bytes(layout, width, ffn, weights.dtype) / each, width);
+  maker.fill(block.experts_down, weights.dtype,
+             experts * down_bytes(layout, width, ffn, weights.dtype) / each, ffn);
+}
+
+}  // namespace
+
+Result<Weights> allocate_weights(const ModelConfig& config, DType dtype,
+                                 std::vector<ExpertLayout> layout) {
+  Weights weights;
+  weights.dtype = dtype;
+  weights.layout = std::move(layout);
+  const int64_t bytes = place_all(config, nullptr, weights);
+  SWITCHYARD_ASSIGN(weights.memory, CudaMemory::allocate(bytes, "weights"));
+  place_all(config, weights.memory.data(), weights);
+  return weights;
+}
+
+Status make_weights(const ModelConfig& config, Weights& weights, CudaStream& stream) {
+  Maker maker(weights.dtype, stream);
+  maker.fill(weights.embedding.data, weights.dtype, weights.embedding.n * weights.embedding.k, 1);
+  if (!config.tied_embedding) maker.fill(weights.lm_head);
+  const std::vector<float> ones(static_cast<size_t>(config.width), 1.0f);
+  const auto set_ones = [&](float* to, int64_t count) {
+    for (int64_t done = 0; to != nullptr && done < count; done += std::ssize(ones)) {
+      stream.copy_in(to + done, ones.data(), std::min<int64_t>(count - done, std::ssize(ones)) * 4);
+    }
+  };
+  set_ones(weights.final_norm, config.width);
+  for (size_t l = 0; l < config.blocks.size(); ++l) {
+    const BlockSpec& spec = config.blocks[l];
+    const BlockWeights& block = weights.blocks[l];
+    const attention::GqaSpec& a = spec.attention;
+    const bool full = a.qk_norm == QkNorm::full_width;
+    set_ones(block.attention_norm, config.width);
+    set_ones(block.ffn_norm, config.width);
+    set_ones(block.q_norm, (full ? int64_t{a.heads} : 1) * a.head_dim);
+    set_ones(block.k_norm, (full ? int64_t{a.kv_heads} : 1) * a.head_dim);
+    make_block(config, spec, weights, weights.layout[l], block, maker);
+  }
+  return stream.synchronize("make random weights");
+}
+
+}  // namespace switchyard::model::cuda

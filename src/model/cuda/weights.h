@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model's weights in one piece of device memory, in the precision of the run; norms, biases and gates in f32.
+// They come from a checkpoint, tensor by tensor through pinned memory, or are made in place.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "device/cuda.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace switchyard::model::cuda {
+
+/// [n, k], row-major.
+struct Matrix {
+  std::byte* data = nullptr;
+  int64_t n = 0, k = 0;
+  float* bias = nullptr;  ///< [n], or null
+};
+
+/// How experts lie: as the checkpoint has them, or as kernels/ops/moe_pack.h.
+enum class ExpertLayout : uint8_t { plain, packed };
+
+struct BlockWeights {
+  float* attention_norm = nullptr;  ///< [D]
+  float* ffn_norm = nullptr;        ///< [D]
+  float* q_norm = nullptr;
+  float* k_norm = nullptr;
+  Matrix qkv, output;
+  Matrix gate_up, down;  ///< of the dense feed-forward or the shared experts: [2 F, D], [D, F]
+  Matrix gate;           ///< [E, D] f32
+  Matrix shared_gate;    ///< [1, D] f32, or empty
+  std::byte* experts_gate_up = nullptr;  ///< [E, 2 F, D] or packed
+  std::byte* experts_down = nullptr;     ///< [E, D, F] or packed
+};
+
+struct Weights {
+  DType dtype = DType::bf16;
+  std::vector<ExpertLayout> layout;  ///< of each block
+  CudaMemory memory;
+  Matrix embedding, lm_head;  ///< the same when tied
+  float* final_norm = nullptr;
+  std::vector<BlockWeights> blocks;
+  int64_t expert_bytes = 0;
+};
+
+/// Memory for the weights, uninitialised. `layout` has one entry a block.
+Result<Weights> allocate_weights(const ModelConfig& config, DType dtype,
+                                 std::vector<ExpertLayout> layout);
+/// Fills them from a checkpoint.
+Status upload_weights(const WeightReader& reader, const ModelConfig& config, Weights& weights,
+                      CudaStream& stream);
+/// Fills them with numbers that keep the size of activations: matrices uniform with variance 1 / k, norms one.
+Status make_weights(const ModelConfig& config, Weights& weights, CudaStream& stream);
+
+}  // namespace switchyard::model::cuda

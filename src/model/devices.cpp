@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/devices.h"
+
+#include <charconv>
+
+#include "base/check.h"
+#include "device/cuda.h"
+
+namespace switchyard::model {
+namespace {
+
+Result<int64_t> host_bytes_available(int, int64_t host_bytes) { return host_bytes; }
+Result<int64_t> cuda_bytes_available(int index, int64_t) { return cuda_free_bytes(index); }
+
+constexpr Device kDevices[] = {
+    {"cpu", DeviceId::Kind::cpu, load_on_host, host_bytes_available},
+    {"cuda", DeviceId::Kind::cuda, load_on_cuda, cuda_bytes_available},
+};
+
+}  // namespace
+
+const Device* find_device(DeviceId device) noexcept {
+  for (const Device& entry : kDevices) {
+    if (entry.kind == device.kind) return &entry;
+  }
+  SWITCHYARD_UNREACHABLE("device kind {}", static_cast<int>(device.kind));
+}
+
+Result<DeviceId> parse_device(std::string_view name) {
+  const size_t colon = name.find(':');
+  const std::string_view kind = name.substr(0, colon);
+  int index = 0;
+  bool fine = true;
+  if (colon != std::string_view::npos) {
+    const std::string_view digits = name.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), index);
+    fine = error == std::errc{} && end == digits.end() && index >= 0 && index < 128;
+  }
+  for (const Device& entry : kDevices) {
+    if (fine && entry.name == kind) return DeviceId{entry.kind, static_cast<int8_t>(index)};
+  }
+  return fail(Code::bad_request, "there is no device '{}': expected cpu, cuda or cuda:N", name);
+}
+
+}  // namespace switchyard::model
