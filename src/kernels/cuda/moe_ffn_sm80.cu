@@ -151,25 +151,24 @@ struct Loader {
 template <class S>
 using Sums = float[S::kTilesM][S::kTilesN][4];
 
-// Adds one step of 64 inputs.
+// Adds one step of 64 inputs. Chunk c of row r stands at c ^ r, so step k of a lane's address is an exclusive or away.
 template <class S>
 __device__ __forceinline__ void add_step(Sums<S>& sums, uint32_t stage, int warp_m, int warp_n) {
+  constexpr uint32_t kRows16 = 16 * 128;  // bytes of 16 rows
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const uint32_t weights = stage, tokens = stage + kWeightBytes;
+  const uint32_t a_row = warp_m * S::kTilesM * 16 + lane % 16;
+  const uint32_t b_row = warp_n * S::kTilesN * 8 + lane / 16 * 8 + lane % 8;
+  const uint32_t a_base = stage + a_row * 128 + ((lane / 16 ^ lane % 8) << 4);
+  const uint32_t b_base = stage + kWeightBytes + b_row * 128 + ((lane / 8 % 2 ^ lane % 8) << 4);
 #pragma unroll
   for (int k = 0; k < kStepInputs / 16; ++k) {
     uint32_t a[S::kTilesM][4];
 #pragma unroll
-    for (int m = 0; m < S::kTilesM; ++m) {
-      const int row = (warp_m * S::kTilesM + m) * 16 + lane % 16, chunk = k * 2 + lane / 16;
-      load_matrices(a[m], weights + row * 128 + ((chunk ^ row % 8) << 4));
-    }
+    for (int m = 0; m < S::kTilesM; ++m) load_matrices(a[m], (a_base ^ k << 5) + m * kRows16);
 #pragma unroll
     for (int n = 0; n < S::kTilesN; n += 2) {
       uint32_t b[4];
-      const int row = (warp_n * S::kTilesN + n + lane / 16) * 8 + lane % 8;
-      const int chunk = k * 2 + lane / 8 % 2;
-      load_matrices(b, tokens + row * 128 + ((chunk ^ row % 8) << 4));
+      load_matrices(b, (b_base ^ k << 5) + n / 2 * kRows16);
 #pragma unroll
       for (int m = 0; m < S::kTilesM; ++m) {
         mma_bf16(sums[m][n], a[m][0], a[m][1], a[m][2], a[m][3], b[0], b[1]);
