@@ -12,10 +12,12 @@
 namespace switchyard::cuda {
 namespace {
 
-constexpr int kThreads = 1024, kWarps = kThreads / 32;
 constexpr int kMaxExperts = MoeRoute::kMaxExperts;
-constexpr int kOneBlockTokens = 2 * kWarps;
 constexpr int kMaxBlocks = 128;
+
+/// How many tokens a block works on at once, one a warp. Experts beyond 256 need twice the registers.
+template <int kPerLane>
+inline constexpr int kWarpsFor = kPerLane <= 8 ? 32 : 16;
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / 32; }
@@ -87,8 +89,10 @@ __device__ void scan_experts(PlaceShared& s, const RouteRule& rule, const Device
 }
 
 // Rows of the picks of one round: the token of warp w is first + w.
+template <int kWarps>
 __device__ void place_round(PlaceShared& s, const RouteRule& rule, const DeviceRouting& routing,
                             int64_t t, int64_t tokens, int expert) {
+  constexpr int kThreads = kWarps * 32;
   const int lane = lane_id(), warp = warp_id();
   for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) s.tokens[e] = 0;
   __syncthreads();
@@ -109,8 +113,10 @@ __device__ void place_round(PlaceShared& s, const RouteRule& rule, const DeviceR
   __syncthreads();
 }
 
-template <int kPerLane>
-__global__ void __launch_bounds__(kThreads) route_one_block(RouteRule rule, MoeRoute::Args args) {
+template <int kPerLane, int kWarps>
+__global__ void __launch_bounds__(kWarps * 32, 1)
+    route_one_block(RouteRule rule, MoeRoute::Args args) {
+  constexpr int kThreads = kWarps * 32;
   __shared__ PlaceShared s;
   const int64_t live = live_tokens(args);
   for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) {
@@ -130,14 +136,16 @@ __global__ void __launch_bounds__(kThreads) route_one_block(RouteRule rule, MoeR
 #pragma unroll
   for (int round = 0; round < 2; ++round) {
     if (round * kWarps >= args.tokens) break;
-    place_round(s, rule, args.routing, round * kWarps + warp_id(), args.tokens, expert[round]);
+    place_round<kWarps>(s, rule, args.routing, round * kWarps + warp_id(), args.tokens,
+                        expert[round]);
   }
 }
 
 // Block b owns tokens [b * rounds * 32, (b + 1) * rounds * 32). counts [blocks, E].
-template <int kPerLane>
-__global__ void __launch_bounds__(kThreads)
+template <int kPerLane, int kWarps>
+__global__ void __launch_bounds__(kWarps * 32, 1)
     score_blocks(RouteRule rule, MoeRoute::Args args, int rounds, int* counts) {
+  constexpr int kThreads = kWarps * 32;
   __shared__ int count[kMaxExperts];
   const int64_t live = live_tokens(args);
   for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) count[e] = 0;
@@ -154,8 +162,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
+template <int kWarps>
+__global__ void __launch_bounds__(kWarps * 32, 1)
     place_blocks(RouteRule rule, MoeRoute::Args args, int rounds, const int* counts) {
+  constexpr int kThreads = kWarps * 32;
   __shared__ PlaceShared s;
   for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) {
     s.count[e] = s.before[e] = 0;
@@ -178,26 +188,24 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t t = first + warp_id();
     const bool pick = t < args.tokens && lane_id() < rule.top_k;
     const int expert = pick ? args.routing.expert[t * rule.top_k + lane_id()] : -1;
-    place_round(s, rule, args.routing, t, args.tokens, expert);
+    place_round<kWarps>(s, rule, args.routing, t, args.tokens, expert);
   }
-}
-
-int rounds_of(int64_t tokens) noexcept {
-  return static_cast<int>((tokens + kWarps * kMaxBlocks - 1) / (kWarps * kMaxBlocks));
 }
 
 template <int kPerLane>
 void launch(const RouteRule& rule, const MoeRoute::Args& args, cudaStream_t stream) {
-  if (args.tokens <= kOneBlockTokens) {
-    route_one_block<kPerLane><<<1, kThreads, 0, stream>>>(rule, args);
+  constexpr int kWarps = kWarpsFor<kPerLane>;
+  if (args.tokens <= 2 * kWarps) {
+    route_one_block<kPerLane, kWarps><<<1, kWarps * 32, 0, stream>>>(rule, args);
     return;
   }
-  const int rounds = rounds_of(args.tokens);
+  const int64_t per_round = int64_t{kWarps} * kMaxBlocks;
+  const auto rounds = static_cast<int>((args.tokens + per_round - 1) / per_round);
   const auto blocks =
       static_cast<unsigned>((args.tokens + rounds * kWarps - 1) / (rounds * kWarps));
   auto* counts = static_cast<int*>(args.workspace);
-  score_blocks<kPerLane><<<blocks, kThreads, 0, stream>>>(rule, args, rounds, counts);
-  place_blocks<<<blocks, kThreads, 0, stream>>>(rule, args, rounds, counts);
+  score_blocks<kPerLane, kWarps><<<blocks, kWarps * 32, 0, stream>>>(rule, args, rounds, counts);
+  place_blocks<kWarps><<<blocks, kWarps * 32, 0, stream>>>(rule, args, rounds, counts);
 }
 
 }  // namespace

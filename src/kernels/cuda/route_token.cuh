@@ -24,15 +24,16 @@ struct Pick {
 template <int kPerLane>
 __device__ __forceinline__ uint32_t warp_best(const uint32_t (&key)[kPerLane], int lane,
                                               unsigned& index) {
-  uint32_t best = 0;
-  unsigned own = kNoIndex;
+  uint32_t best = key[0];
+  unsigned own = 0;
 #pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
+  for (int i = 1; i < kPerLane; ++i) {
     if (key[i] > best) {
       best = key[i];
-      own = i * 32 + lane;
+      own = i;
     }
   }
+  own = own * 32 + lane;
   const uint32_t highest = __reduce_max_sync(kAllLanes, best);
   index = __reduce_min_sync(kAllLanes, best == highest ? own : kNoIndex);
   return highest;
