@@ -30,7 +30,7 @@ class Recorder final : public model::RoutingObserver {
 
 Result<std::unique_ptr<Runner>> Runner::load(const std::string& folder,
                                              const model::ModelConfig& config, DType dtype,
-                                             int threads) {
+                                             int threads, DeviceId device) {
   std::unique_ptr<Runner> runner(new Runner(threads));
   const model::LoadOptions options{.dtype = dtype,
                                    .max_step_tokens = kMaxTokens,
@@ -40,7 +40,7 @@ Result<std::unique_ptr<Runner>> Runner::load(const std::string& folder,
                                    .max_blocks_per_sequence = kMaxBlocks,
                                    .on_progress = {}};
   SWITCHYARD_ASSIGN(runner->model_,
-                    model::Model::load(folder, config, options, Stream({}, runner->pool_)));
+                    model::Model::load(folder, config, options, Stream(device, runner->pool_)));
   return runner;
 }
 

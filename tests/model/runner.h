@@ -25,7 +25,7 @@ class Runner {
   /// Loads with the config as given (a test may have changed it).
   static Result<std::unique_ptr<Runner>> load(const std::string& folder,
                                               const model::ModelConfig& config, DType dtype,
-                                              int threads = 2);
+                                              int threads = 2, DeviceId device = {});
 
   /// All tokens of `ids`, `step` at a time (0: at once), from an empty cache.
   Result<RunOutput> run(const std::vector<int32_t>& ids, int step);

@@ -73,18 +73,20 @@ struct Shared {
   bf16 k[2][kKeys * kZ], v[2][kKeys * kZ];
 };
 
-// Queues the copies of the tile that begins at `first`; keys from `end` on become zeros.
+// Queues the copies of the tile that begins at `first`; keys outside [begin, end) become zeros, and no table entry outside is
+// followed: it may stand for a block that is gone.
 template <int kZ>
-__device__ void copy_tile(const Attend& a, const int32_t* table, int kv_head, int first, int end,
-                          bf16* k, bf16* v) {
+__device__ void copy_tile(const Attend& a, const int32_t* table, int kv_head, int first, int begin,
+                          int end, bf16* k, bf16* v) {
   constexpr int kChunks = kZ / 8;
 #pragma unroll
   for (int i = threadIdx.x; i < kKeys * kChunks; i += kThreads) {
-    const int key = i / kChunks, z = i % kChunks * 8, position = min(first + key, end - 1);
+    const int key = i / kChunks, z = i % kChunks * 8,
+              position = max(begin, min(first + key, end - 1));
     const int64_t block = table[position / a.block_tokens];
     const int64_t at =
         ((block * a.kv_heads + kv_head) * a.block_tokens + position % a.block_tokens) * kZ + z;
-    const bool real = first + key < end;
+    const bool real = first + key == position;
     copy_async(k + tile_at<kZ>(key, z), static_cast<const bf16*>(a.k_cache) + at, real);
     copy_async(v + tile_at<kZ>(key, z), static_cast<const bf16*>(a.v_cache) + at, real);
   }
@@ -234,10 +236,11 @@ __global__ void __launch_bounds__(kThreads, 2) prefill_kernel(Attend a) {
   load_queries<kZ>(a, row, q);
   float o[kZ / 8][4] = {}, highest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
   int stage = 0, at = seen / kKeys * kKeys;
-  copy_tile<kZ>(a, table, kv_head, at, end, shared.k[0], shared.v[0]);
+  copy_tile<kZ>(a, table, kv_head, at, seen, end, shared.k[0], shared.v[0]);
   for (; at < end; at += kKeys, stage ^= 1) {
     if (at + kKeys < end) {
-      copy_tile<kZ>(a, table, kv_head, at + kKeys, end, shared.k[stage ^ 1], shared.v[stage ^ 1]);
+      copy_tile<kZ>(a, table, kv_head, at + kKeys, seen, end, shared.k[stage ^ 1],
+                    shared.v[stage ^ 1]);
       wait_copies<1>();
     } else {
       wait_copies<0>();

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA attention kernels against the reference, over tests/cases/attention.h and shapes of their own.
+#include <cmath>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "kernels/attention_run.h"
+#include "kernels/cuda_run.h"
+
+namespace switchyard::kernels {
+namespace {
+
+using cases::AttentionCase;
+using cases::AttentionInputs;
+using cases::OnDevice;
+
+enum class Path : uint8_t { plain, fast };
+Path path = Path::plain;  // of the entry below; set before each run
+
+// [blocks, G, Z, P] to [blocks, G, P, Z], both as bytes of `dtype`.
+std::vector<std::byte> transposed(const void* from, const Attention::Problem& p, int64_t blocks) {
+  const int64_t each = dtype_bytes(p.cache), tile = int64_t{p.block_tokens} * p.head_dim;
+  std::vector<std::byte> to(static_cast<size_t>(blocks * p.kv_heads * tile * each));
+  const auto* bytes = static_cast<const std::byte*>(from);
+  for (int64_t b = 0; b < blocks * p.kv_heads; ++b) {
+    for (int64_t z = 0; z < p.head_dim; ++z) {
+      for (int64_t i = 0; i < p.block_tokens; ++i) {
+        std::memcpy(to.data() + (b * tile + i * p.head_dim + z) * each,
+                    bytes + (b * tile + z * p.block_tokens + i) * each, static_cast<size_t>(each));
+      }
+    }
+  }
+  return to;
+}
+
+// Blocks that the step's tables name.
+int64_t blocks_of(const Attention::Problem& p, const Attention::Args& args) {
+  int64_t most = 0;
+  for (int b = 0; b < args.sequences; ++b) {
+    const int tokens = args.seq_offset[b + 1] - args.seq_offset[b];
+    const int end = args.context_len[b] + tokens;
+    const int seen = p.window > 0 ? std::max(0, args.context_len[b] + 1 - p.window) : 0;
+    for (int at = seen; at < end; ++at) {
+      most = std::max<int64_t>(
+          most, args.block_table[int64_t{b} * args.max_blocks + at / p.block_tokens] + 1);
+    }
+  }
+  return most;
+}
+
+void run_on_device(const Attention::Problem& p, const Attention::Args& args, std::span<std::byte>,
+                   const Stream&) noexcept {
+  const int64_t tokens = args.sequences == 0 ? 0 : args.seq_offset[args.sequences];
+  const int64_t values = tokens * p.heads * p.head_dim, blocks = blocks_of(p, args);
+  if (tokens == 0) return;
+  const auto k = transposed(args.k_cache, p, blocks);
+  const OnDevice k_cache(k.data(), std::ssize(k)), v_cache(args.v_cache, std::ssize(k));
+  const OnDevice q = cases::on_device({args.q, args.q + values}, p.cache);
+  const OnDevice seq_offset(args.seq_offset, (args.sequences + 1) * 4);
+  const OnDevice context_len(args.context_len, args.sequences * 4);
+  const OnDevice table(args.block_table, int64_t{args.sequences} * args.max_blocks * 4);
+  const OnDevice out(nullptr, values * dtype_bytes(p.cache));
+  cuda::Attend attend{.heads = p.heads,
+                      .kv_heads = p.kv_heads,
+                      .head_dim = p.head_dim,
+                      .block_tokens = p.block_tokens,
+                      .dtype = p.cache,
+                      .window = p.window,
+                      .scale = p.scale,
+                      .q = q.data(),
+                      .k_cache = k_cache.data(),
+                      .v_cache = v_cache.data(),
+                      .seq_offset = seq_offset.as<int32_t>(),
+                      .context_len = context_len.as<int32_t>(),
+                      .block_table = table.as<int32_t>(),
+                      .max_blocks = args.max_blocks,
+                      .sequences = args.sequences,
+                      .tokens = tokens,
+                      .out = out.data()};
+  const int64_t bytes = cuda::attend_workspace(
+      attend, int64_t{args.sequences} * args.max_blocks * p.block_tokens, args.sequences);
+  const OnDevice workspace(nullptr, bytes);
+  const int64_t counters = int64_t{cuda::kMaxDecodeSequences} * p.kv_heads *
+                           ((p.heads / p.kv_heads + 15) / 16) * 4;
+  cases::cuda_stream()->fill(workspace.data(), 0, counters);
+  attend.workspace = workspace.data();
+  if (path == Path::plain) {
+    cuda::attend_plain(attend, cases::cuda_stream()->handle());
+  } else {
+    cuda::attend_decode(attend, cases::cuda_stream()->handle());
+    cuda::attend_prefill(attend, cases::cuda_stream()->handle());
+  }
+  const std::vector<float> found = out.read_floats(values, p.cache);
+  std::copy(found.begin(), found.end(), args.out);
+}
+
+const Kernel<Attention> kOnDevice{
+    .name = "attention.cuda",
+    .needs = {},
+    .accept = [](const Attention::Problem&) noexcept { return Verdict{}; },
+    .workspace = [](const Attention::Problem&, int) noexcept { return int64_t{0}; },
+    .run = run_on_device};
+
+std::vector<AttentionCase> fast_cases() {
+  return {
+      {"one token", 4, 1, 64, 16, {{0, 1}}},
+      {"decode around a tile", 8, 2, 64, 16, {{14, 1}, {15, 1}, {16, 1}, {63, 1}, {64, 1}}},
+      {"decode around a span", 32, 4, 128, 16, {{254, 1}, {255, 1}, {256, 1}, {511, 1}, {700, 1}}},
+      {"decode, a head for each", 16, 16, 128, 16, {{100, 1}, {0, 1}, {1000, 1}}},
+      {"decode, four share a key", 32, 8, 128, 16, {{300, 1}, {7, 1}}},
+      {"decode, twenty share a key", 40, 2, 64, 16, {{300, 1}, {40, 1}}},
+      {"decode in blocks of 32", 8, 1, 128, 32, {{300, 1}, {31, 1}, {32, 1}}},
+      {"decode, long", 32, 4, 128, 16, {{4000, 1}}},
+      {"decode in a window", 8, 2, 64, 16, {{500, 1}, {90, 1}, {1200, 1}}, 100},
+      {"prefill of a prime", 4, 2, 64, 16, {{0, 67}}},
+      {"prefill of two tokens", 32, 4, 128, 16, {{0, 2}, {63, 2}, {64, 2}}},
+      {"prefill of several tiles", 32, 4, 128, 16, {{0, 200}}},
+      {"prefill, a head for each", 16, 16, 128, 16, {{0, 130}, {70, 65}}},
+      {"prefill, three share a key", 6, 2, 64, 16, {{0, 101}, {33, 64}}},
+      {"prefill in a window", 8, 2, 128, 16, {{0, 150}, {400, 40}}, 100},
+      {"a mixed step", 32, 4, 128, 16, {{0, 53}, {200, 1}, {0, 0}, {64, 17}, {1, 1}, {530, 2}}},
+      {"large scores", 8, 1, 128, 16, {{80, 1}, {0, 30}}, 0, 30},
+      {"scores that are all alike", 8, 1, 128, 16, {{80, 1}, {0, 30}}, 0, 0},
+  };
+}
+
+double relative_error(const std::vector<float>& found, const std::vector<float>& expected) {
+  return found.empty() ? 0 : compare(found, expected).relative_error;
+}
+
+TEST(CudaAttention, PlainAgreesWithTheReference) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  path = Path::plain;
+  for (const AttentionCase& shape : cases::attention_cases()) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(fmt::format("{}, {}", shape.name, dtype_name(dtype)));
+      AttentionInputs in(shape);
+      for (float& value : in.q()) {
+        if (dtype == DType::bf16) value = to_float(to_bf16(value));
+      }
+      const auto expected = in.run(cases::reference_of<Attention>(), dtype, in.all(), 1);
+      const auto found = in.run(kOnDevice, dtype, in.all(), 1);
+      const double limit = dtype == DType::bf16 ? 4e-3 : shape.score_size > 1 ? 1e-4 : 4e-6;
+      EXPECT_LE(relative_error(found, expected), limit);
+    }
+  }
+}
+
+TEST(CudaAttention, FastAgreesWithTheReference) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  path = Path::fast;
+  for (const AttentionCase& shape : fast_cases()) {
+    SCOPED_TRACE(shape.name);
+    AttentionInputs in(shape);
+    for (float& value : in.q()) value = to_float(to_bf16(value));
+    const auto expected = in.run(cases::reference_of<Attention>(), DType::bf16, in.all(), 1);
+    const auto found = in.run(kOnDevice, DType::bf16, in.all(), 1);
+    EXPECT_LE(relative_error(found, expected), 6e-3) << compare(found, expected).text();
+    for (int i = 0; i < 20; ++i) {
+      EXPECT_TRUE(cases::same_bits(found, in.run(kOnDevice, DType::bf16, in.all(), 1)));
+    }
+  }
+}
+
+// Sequences alone give the bits that they give among others.
+TEST(CudaAttention, BitsDoNotDependOnTheRestOfTheStep) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  path = Path::fast;
+  for (const AttentionCase& shape : fast_cases()) {
+    SCOPED_TRACE(shape.name);
+    const AttentionInputs in(shape);
+    const std::vector<float> among = in.run(kOnDevice, DType::bf16, in.all(), 1);
+    int64_t first = 0;
+    for (const AttentionInputs::Part& part : in.all()) {
+      const auto expected =
+          std::span(among).subspan(first * in.token_width(), part.tokens * in.token_width());
+      first += part.tokens;
+      EXPECT_TRUE(cases::same_bits(in.run(kOnDevice, DType::bf16, {part}, 1), expected));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchyard::kernels

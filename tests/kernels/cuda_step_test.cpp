@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA kernels between the experts against the reference or plain sums in f64: rows, heads, dense products, routing.
+#include <cmath>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "cases/norm_rope_act.h"
+#include "kernels/cuda/dense_products.h"
+#include "kernels/cuda_run.h"
+#include "kernels/entry_run.h"
+
+namespace switchyard::kernels {
+namespace {
+
+using cases::on_device;
+using cases::OnDevice;
+
+CudaStreamHandle queue() { return cases::cuda_stream()->handle(); }
+
+double wide(float value) { return static_cast<double>(value); }
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& expected,
+                 double limit) {
+  if (expected.empty()) return;
+  const Comparison c = compare(found, expected);
+  EXPECT_LE(c.relative_error, limit) << c.text();
+}
+
+TEST(CudaRows, NormIsTheReferences) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  for (const auto& shape : cases::rms_norm_cases()) {
+    if (shape.add || !shape.norm) continue;
+    SCOPED_TRACE(shape.name);
+    auto x = cases::random_values(shape.tokens * shape.width, 1, 3);
+    const auto weight = cases::random_values(shape.width, 3, 2);
+    std::vector<float> expected(x.size());
+    cases::run_entry(
+        cases::reference_of<RmsNorm>(), {.width = shape.width, .eps = 1e-5f},
+        {.x = x.data(), .weight = weight.data(), .y = expected.data(), .tokens = shape.tokens}, 1);
+    const OnDevice dx(x), dw(weight), y32(nullptr, std::ssize(x) * 4),
+        y16(nullptr, std::ssize(x) * 2);
+    cuda::norm_rows({.x = dx.as<float>(),
+                     .weight = dw.as<float>(),
+                     .tokens = shape.tokens,
+                     .width = shape.width,
+                     .eps = 1e-5f,
+                     .y_f32 = y32.as<float>(),
+                     .y_bf16 = y16.data()},
+                    queue());
+    expect_near(y32.read<float>(std::ssize(x)), expected, 1e-6);
+    expect_near(y16.read_floats(std::ssize(x), DType::bf16), expected, 4e-3);
+  }
+}
+
+TEST(CudaRows, NormAndGateInOneAreTheTwo) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  for (const int tokens : {1, 2, 7, 16}) {
+    for (const int experts : {1, 8, 60, 128}) {
+      const int64_t width = 331;
+      const OnDevice x(cases::random_values(tokens * width, 1, 3));
+      const OnDevice weight(cases::random_values(width, 3, 2));
+      const OnDevice gate(cases::random_values(experts * width, 4, 1));
+      const OnDevice y(nullptr, tokens * width * 4), y_one(nullptr, tokens * width * 4);
+      const OnDevice two(nullptr, tokens * experts * 4), one(nullptr, tokens * experts * 4);
+      cuda::NormRows norm{.x = x.as<float>(),
+                          .weight = weight.as<float>(),
+                          .tokens = tokens,
+                          .width = width,
+                          .y_f32 = y.as<float>()};
+      cuda::norm_rows(norm, queue());
+      cuda::dense_plain({.x = y.data(),
+                         .weight = gate.data(),
+                         .dtype = DType::f32,
+                         .tokens = tokens,
+                         .n = experts,
+                         .k = width,
+                         .y = two.as<float>()},
+                        queue());
+      norm.y_f32 = y_one.as<float>();
+      cuda::norm_route({.norm = norm,
+                        .gate = gate.as<float>(),
+                        .num_experts = experts,
+                        .logits = one.as<float>()},
+                       queue());
+      expect_near(y_one.read<float>(tokens * width), y.read<float>(tokens * width), 1e-6);
+      expect_near(one.read<float>(tokens * experts), two.read<float>(tokens * experts), 2e-6);
+    }
+  }
+}
+
+void check_heads(const cases::PrepareQkvCase& c, DType dtype) {
+  const int64_t heads = c.heads + 2 * c.kv_heads, width = heads * c.head_dim;
+  const int64_t blocks = c.tokens / c.block_tokens + 3, pairs = c.rotary_dim / 2;
+  const int64_t cache = blocks * c.kv_heads * c.block_tokens * c.head_dim;
+  const auto qkv = cases::random_values(c.tokens * width, 1, 2);
+  const bool full = c.norm == QkNorm::full_width;
+  const auto q_norm = cases::random_values((full ? c.heads : 1) * c.head_dim, 2, 1);
+  const auto k_norm = cases::random_values((full ? c.kv_heads : 1) * c.head_dim, 3, 1);
+  const auto cos = cases::random_values(c.tokens * pairs, 4, 1);
+  const auto sin = cases::random_values(c.tokens * pairs, 5, 1);
+  auto slot = cases::scrambled(blocks * c.block_tokens, 7);
+  slot.resize(static_cast<size_t>(c.tokens));
+  std::vector<int32_t> row(static_cast<size_t>(c.tokens));
+  for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<int32_t>(i);
+  const PrepareQkv::Problem problem{.heads = c.heads,
+                                    .kv_heads = c.kv_heads,
+                                    .head_dim = c.head_dim,
+                                    .rotary_dim = c.rotary_dim,
+                                    .norm = c.norm,
+                                    .eps = 1e-5f,
+                                    .clip = c.clip,
+                                    .block_tokens = c.block_tokens,
+                                    .cache = DType::f32};
+  std::vector<float> q(static_cast<size_t>(c.tokens * c.heads * c.head_dim));
+  std::vector<float> k(static_cast<size_t>(cache)), v(k.size());
+  cases::run_entry(cases::reference_of<PrepareQkv>(), problem,
+                   {.qkv = qkv.data(),
+                    .q_norm = q_norm.data(),
+                    .k_norm = k_norm.data(),
+                    .cos = cos.data(),
+                    .sin = sin.data(),
+                    .slot = slot.data(),
+                    .q = q.data(),
+                    .k_cache = k.data(),
+                    .v_cache = v.data(),
+                    .tokens = c.tokens},
+                   1);
+  const OnDevice d_qkv(qkv), d_q_norm(q_norm), d_k_norm(k_norm), d_cos(cos), d_sin(sin),
+      d_slot(slot), d_row(row);
+  const OnDevice d_q(nullptr, std::ssize(q) * 4);
+  const std::vector<float> zeros(k.size());
+  const OnDevice d_k(zeros), d_v(zeros);
+  const auto kind = c.norm == QkNorm::per_head ? cuda::QkNormKind::per_head
+                    : full                     ? cuda::QkNormKind::full_width
+                                               : cuda::QkNormKind::none;
+  cuda::prepare_heads({.heads = c.heads,
+                       .kv_heads = c.kv_heads,
+                       .head_dim = c.head_dim,
+                       .rotary_dim = c.rotary_dim,
+                       .norm = kind,
+                       .eps = 1e-5f,
+                       .clip = c.clip,
+                       .block_tokens = c.block_tokens,
+                       .dtype = dtype,
+                       .qkv = d_qkv.as<float>(),
+                       .q_norm = d_q_norm.as<float>(),
+                       .k_norm = d_k_norm.as<float>(),
+                       .cos = d_cos.as<float>(),
+                       .sin = d_sin.as<float>(),
+                       .rope_row = d_row.as<int32_t>(),
+                       .slot = d_slot.as<int32_t>(),
+                       .q = d_q.data(),
+                       .k_cache = d_k.data(),
+                       .v_cache = d_v.data(),
+                       .tokens = c.tokens},
+                      queue());
+  const double limit = dtype == DType::f32 ? 1e-6 : 4e-3;
+  expect_near(d_q.read_floats(std::ssize(q), dtype), q, limit);
+  expect_near(d_v.read_floats(cache, dtype), v, limit);
+  const auto found = d_k.read_floats(cache, dtype);
+  std::vector<float> turned(found.size());  // [.., P, Z] to the reference's [.., Z, P]
+  const int64_t tile = int64_t{c.block_tokens} * c.head_dim;
+  for (int64_t i = 0; i < cache; ++i) {
+    const int64_t in = i % tile;
+    turned[static_cast<size_t>(i - in + in % c.head_dim * c.block_tokens + in / c.head_dim)] =
+        found[static_cast<size_t>(i)];
+  }
+  expect_near(turned, k, limit);
+}
+
+TEST(CudaRows, HeadsAreTheReferences) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  for (const auto& shape : cases::prepare_qkv_cases()) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(fmt::format("{}, {}", shape.name, dtype_name(dtype)));
+      if (shape.tokens > 0) check_heads(shape, dtype);
+    }
+  }
+}
+
+TEST(CudaRows, EmbeddingAndSwiglu) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  const int64_t tokens = 9, width = 130, vocab = 50;
+  const auto table = cases::bf16_values(vocab * width, 1);
+  std::vector<int32_t> token;
+  for (int i = 0; i < tokens; ++i) token.push_back(i * 17 % 50);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const OnDevice d_table = on_device(table, dtype), d_token(token),
+                   x(nullptr, tokens * width * 4);
+    cuda::embed({.token = d_token.as<int32_t>(),
+                 .table = d_table.data(),
+                 .dtype = dtype,
+                 .tokens = tokens,
+                 .width = width,
+                 .scale = 0.5f,
+                 .x = x.as<float>()},
+                queue());
+    std::vector<float> expected;
+    for (const int32_t t : token) {
+      for (int64_t i = 0; i < width; ++i) expected.push_back(0.5f * table[t * width + i]);
+    }
+    EXPECT_EQ(x.read<float>(tokens * width), expected);
+  }
+  auto gate_up = cases::random_values(tokens * 2 * width, 2, 4);
+  gate_up[0] = -200;  // e^200 has no f32
+  gate_up[1] = 200;
+  const auto logit = cases::random_values(tokens, 3, 2);
+  std::vector<float> expected;
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t i = 0; i < width; ++i) {
+      const double g = wide(gate_up[t * 2 * width + i]), u = wide(gate_up[(t * 2 + 1) * width + i]);
+      expected.push_back(
+          static_cast<float>(g / (1 + std::exp(-g)) * u / (1 + std::exp(-wide(logit[t])))));
+    }
+  }
+  const OnDevice d_in(gate_up), d_logit(logit), h(nullptr, tokens * width * 4);
+  cuda::swiglu({.gate_up = d_in.as<float>(),
+                .weight = d_logit.as<float>(),
+                .tokens = tokens,
+                .ffn_width = width,
+                .dtype = DType::f32,
+                .h = h.data()},
+               queue());
+  expect_near(h.read<float>(tokens * width), expected, 1e-6);
+}
+
+struct DenseCase {
+  int64_t tokens, n, k;
+};
+constexpr DenseCase kDenseCases[] = {{1, 1, 32},    {1, 16, 64},    {2, 33, 96},     {7, 100, 256},
+                                     {8, 128, 320}, {9, 47, 512},   {16, 64, 2048},  {31, 80, 160},
+                                     {32, 16, 288}, {33, 100, 128}, {64, 200, 96},   {257, 72, 64},
+                                     {3, 5, 7},     {40, 17, 100},  {1, 5120, 2048}, {100, 24, 40}};
+
+std::vector<float> dense_expected(const DenseCase& c, const std::vector<float>& x,
+                                  const std::vector<float>& w, const std::vector<float>& bias,
+                                  const std::vector<float>& before) {
+  std::vector<float> y;
+  for (int64_t t = 0; t < c.tokens; ++t) {
+    for (int64_t n = 0; n < c.n; ++n) {
+      double sum = 0;
+      for (int64_t i = 0; i < c.k; ++i) sum += wide(x[t * c.k + i]) * wide(w[n * c.k + i]);
+      sum = sum * 0.5 + wide(bias[n]) + wide(before[t * c.n + n]);
+      y.push_back(static_cast<float>(sum));
+    }
+  }
+  return y;
+}
+
+template <class Run>
+void check_dense(DType dtype, double limit, Run&& run) {
+  for (const DenseCase& c : kDenseCases) {
+    SCOPED_TRACE(fmt::format("{} x {} x {} {}", c.tokens, c.n, c.k, dtype_name(dtype)));
+    const auto x = cases::bf16_values(c.tokens * c.k, 1), w = cases::bf16_values(c.n * c.k, 2);
+    const auto bias = cases::random_values(c.n, 3, 1);
+    const auto before = cases::random_values(c.tokens * c.n, 4, 1);
+    const OnDevice dx = on_device(x, dtype), dw = on_device(w, dtype), db(bias), y(before);
+    const cuda::Dense args{.x = dx.data(),
+                           .weight = dw.data(),
+                           .bias = db.as<float>(),
+                           .dtype = dtype,
+                           .tokens = c.tokens,
+                           .n = c.n,
+                           .k = c.k,
+                           .alpha = 0.5f,
+                           .accumulate = true,
+                           .y = y.as<float>()};
+    if (!run(args)) continue;
+    expect_near(y.read<float>(c.tokens * c.n), dense_expected(c, x, w, bias, before), limit);
+  }
+}
+
+TEST(CudaDense, EveryWayAgreesWithTheSum) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  std::string note;
+  auto library = cuda::DenseLibrary::open(note);
+  auto chosen = cuda::DenseProducts::open(false, note);
+  auto fixed = cuda::DenseProducts::open(true, note);
+  RecordProperty("cublaslt", library != nullptr ? "loaded" : note);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const double limit = 2e-6;  // inputs are exact in both, sums are f32
+    const auto each = [&](auto&& run) { check_dense(dtype, limit, run); };
+    each([](const cuda::Dense& a) { return cuda::dense_plain(a, queue()), true; });
+    each([](const cuda::Dense& a) {
+      if (!cuda::dense_skinny_accepts(a)) return false;
+      return cuda::dense_skinny(a, queue()), true;
+    });
+    each([&](const cuda::Dense& a) { return library != nullptr && library->run(a, queue()); });
+    each([&](const cuda::Dense& a) { return chosen.run(a, queue()), true; });
+    each([&](const cuda::Dense& a) { return fixed.run(a, queue()), true; });
+  }
+}
+
+// What a token gets depends on its row alone.
+TEST(CudaDense, SkinnyBitsDoNotDependOnTheOthers) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  const int64_t n = 100, k = 512;
+  const OnDevice x = on_device(cases::random_values(32 * k, 1, 1), DType::bf16);
+  const OnDevice w = on_device(cases::random_values(n * k, 2, 1), DType::bf16);
+  const auto run = [&](int64_t tokens, int64_t first) {
+    const OnDevice y(nullptr, tokens * n * 4);
+    cuda::dense_skinny({.x = x.as<Bf16>() + first * k,
+                        .weight = w.data(),
+                        .tokens = tokens,
+                        .n = n,
+                        .k = k,
+                        .y = y.as<float>()},
+                       queue());
+    return y.read<float>(tokens * n);
+  };
+  const auto all = run(32, 0);
+  for (const int64_t tokens : {1, 5, 8, 9, 16, 17}) {
+    const auto some = run(tokens, 3);
+    EXPECT_TRUE(cases::same_bits(some, std::span(all).subspan(3 * n, tokens * n)));
+  }
+}
+
+TEST(CudaRandom, IsTheSameEachTimeAndWithinItsBounds) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  constexpr int64_t kCount = 100003;
+  const auto make = [](uint64_t seed) {
+    const OnDevice to(nullptr, kCount * 4);
+    cuda::fill_random(to.data(), DType::f32, kCount, 0.25f, seed, queue());
+    return to.read<float>(kCount);
+  };
+  const auto a = make(1), b = make(2);
+  EXPECT_TRUE(cases::same_bits(a, make(1)));
+  EXPECT_FALSE(cases::same_bits(a, b));
+  double sum = 0, squares = 0;
+  for (const float value : a) {
+    ASSERT_LE(std::abs(value), 0.25f);
+    sum += wide(value);
+    squares += wide(value) * wide(value);
+  }
+  EXPECT_NEAR(sum / kCount, 0, 2e-3);
+  EXPECT_NEAR(squares / kCount, 0.25 * 0.25 / 3, 5e-4);
+}
+
+}  // namespace
+}  // namespace switchyard::kernels
