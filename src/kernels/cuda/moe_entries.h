@@ -13,15 +13,6 @@ void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args, co
 void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
                       void* stream) noexcept;
 
-/// Packs one expert's gate and up [F, D], or down [D, F], bf16, row-major on the device.
-void launch_pack_w13(const void* gate, const void* up, int64_t width, int64_t ffn_width,
-                     void* packed, void* stream) noexcept;
-void launch_pack_w2(const void* down, int64_t width, int64_t ffn_width, void* packed,
-                    void* stream) noexcept;
-
-void launch_route(const MoeRoute::Problem& problem, const MoeRoute::Args& args,
-                  void* stream) noexcept;
-
 extern const MoeFfn::Kernel kMoeFfnSm80;        // any T, sm_80 and newer
 extern const MoeFfn::Kernel kMoeFfnSm90aSmall;  // T <= 16 on Hopper, from the logits, one launch
 

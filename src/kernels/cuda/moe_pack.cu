@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs one expert's weights into the layout of ops/moe_pack.h, on the device: one thread a 16-byte chunk.
-#include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/primitives.cuh"
+#include "kernels/ops/moe_pack.h"
 
 namespace switchyard::cuda {
 namespace {
@@ -48,20 +48,23 @@ unsigned blocks_of(int64_t bytes) noexcept {
 }
 
 }  // namespace
-
-void launch_pack_w13(const void* gate, const void* up, int64_t width, int64_t ffn_width,
-                     void* packed, void* stream) noexcept {
-  pack_w13<<<blocks_of(MoePack::w13_bytes(width, ffn_width)), kThreads, 0,
-             static_cast<cudaStream_t>(stream)>>>(static_cast<const uint16_t*>(gate),
-                                                  static_cast<const uint16_t*>(up), width,
-                                                  ffn_width, static_cast<char*>(packed));
-}
-
-void launch_pack_w2(const void* down, int64_t width, int64_t ffn_width, void* packed,
-                    void* stream) noexcept {
-  pack_w2<<<blocks_of(MoePack::w2_bytes(width, ffn_width)), kThreads, 0,
-            static_cast<cudaStream_t>(stream)>>>(static_cast<const uint16_t*>(down), width,
-                                                 ffn_width, static_cast<char*>(packed));
-}
-
 }  // namespace switchyard::cuda
+
+namespace switchyard {
+
+void moe_pack_w13_on_device(const void* gate, const void* up, int64_t width, int64_t ffn_width,
+                            void* packed, void* stream) noexcept {
+  cuda::pack_w13<<<cuda::blocks_of(MoePack::w13_bytes(width, ffn_width)), cuda::kThreads, 0,
+                   static_cast<cudaStream_t>(stream)>>>(static_cast<const uint16_t*>(gate),
+                                                        static_cast<const uint16_t*>(up), width,
+                                                        ffn_width, static_cast<char*>(packed));
+}
+
+void moe_pack_w2_on_device(const void* down, int64_t width, int64_t ffn_width, void* packed,
+                           void* stream) noexcept {
+  cuda::pack_w2<<<cuda::blocks_of(MoePack::w2_bytes(width, ffn_width)), cuda::kThreads, 0,
+                  static_cast<cudaStream_t>(stream)>>>(static_cast<const uint16_t*>(down), width,
+                                                       ffn_width, static_cast<char*>(packed));
+}
+
+}  // namespace switchyard

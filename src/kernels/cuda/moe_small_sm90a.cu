@@ -229,7 +229,7 @@ struct Producer {
 template <int kTilesN, int kTilesM, int kStages>
 struct Consumer {
   static constexpr int kShares = kGroupWarps / kTilesM;
-  static constexpr int kAhead = kTilesN == 1 ? kUnits : 3;  // units whose tokens are read ahead
+  static constexpr int kAhead = kUnits / kTilesN;  // units whose tokens are read ahead
   using Sums = float[kTilesN][4];
   using Partials = float[kConsumers][kTilesN][128];
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-
+// The device entries of MoeFfn, best first; the last one suits every number of tokens.
 #include "kernels/cuda/moe_entries.h"
 
 namespace switchyard {
 
 std::span<const MoeFfn::Kernel> moe_ffn_kernels() noexcept {
-  static const std::array kernels = {cuda::kMoeFfnSm90aSmall, cuda::kMoeFfnSm80};
-  return kernels;
+  static const MoeFfn::Kernel kTable[] = {
+      cuda::kMoeFfnSm90aSmall,
+      cuda::kMoeFfnSm80,
+  };
+  return kTable;
 }
 
 }  // namespace switchyard

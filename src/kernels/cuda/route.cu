@@ -6,14 +6,12 @@
 //           the rank of a token among the 32 of its round is a population count in the expert's bit mask
 // Rows are sorted by expert, then token: the order depends on the picks alone. No atomics on global memory but for the
 // count of unusable tokens.
-#include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/route_token.cuh"
 
 namespace switchyard::cuda {
 namespace {
 
 constexpr int kMaxExperts = MoeRoute::kMaxExperts;
-constexpr int kMaxBlocks = 128;
 
 /// How many tokens a block works on at once, one a warp. Experts beyond 256 need twice the registers.
 template <int kPerLane>
@@ -199,7 +197,7 @@ void launch(const RouteRule& rule, const MoeRoute::Args& args, cudaStream_t stre
     route_one_block<kPerLane, kWarps><<<1, kWarps * 32, 0, stream>>>(rule, args);
     return;
   }
-  const int64_t per_round = int64_t{kWarps} * kMaxBlocks;
+  const int64_t per_round = int64_t{kWarps} * MoeRoute::kMaxBlocks;
   const auto rounds = static_cast<int>((args.tokens + per_round - 1) / per_round);
   const auto blocks =
       static_cast<unsigned>((args.tokens + rounds * kWarps - 1) / (rounds * kWarps));
@@ -209,39 +207,17 @@ void launch(const RouteRule& rule, const MoeRoute::Args& args, cudaStream_t stre
 }
 
 }  // namespace
-
-void launch_route(const MoeRoute::Problem& problem, const MoeRoute::Args& args,
-                  void* stream) noexcept {
-  const RouteRule& rule = problem.rule;
-  auto* const on = static_cast<cudaStream_t>(stream);
-  if (rule.experts <= 64) return launch<2>(rule, args, on);
-  if (rule.experts <= 128) return launch<4>(rule, args, on);
-  if (rule.experts <= 256) return launch<8>(rule, args, on);
-  launch<16>(rule, args, on);
-}
-
 }  // namespace switchyard::cuda
 
 namespace switchyard {
 
-const char* MoeRoute::refusal(const Problem& problem) noexcept {
+void MoeRoute::run(const Problem& problem, const Args& args, void* stream) noexcept {
   const RouteRule& rule = problem.rule;
-  if (rule.experts < 1 || rule.experts > kMaxExperts) return "needs 1 to 512 experts";
-  if (rule.top_k < 1 || rule.top_k > kMaxTopK || rule.top_k > rule.experts) {
-    return "needs 1 to 32 picks a token, and no more than there are experts";
-  }
-  if (rule.num_groups < 1 || rule.num_groups > 32 || rule.experts % rule.num_groups != 0) {
-    return "needs 1 to 32 groups of equal size";
-  }
-  if (rule.top_groups < 1 || rule.top_groups > rule.num_groups ||
-      rule.experts / rule.num_groups * rule.top_groups < rule.top_k) {
-    return "the chosen groups hold fewer experts than a token picks";
-  }
-  return nullptr;
-}
-
-int64_t MoeRoute::workspace_bytes(const Problem& problem) noexcept {
-  return static_cast<int64_t>(sizeof(int)) * cuda::kMaxBlocks * problem.rule.experts;
+  auto* const on = static_cast<cudaStream_t>(stream);
+  if (rule.experts <= 64) return cuda::launch<2>(rule, args, on);
+  if (rule.experts <= 128) return cuda::launch<4>(rule, args, on);
+  if (rule.experts <= 256) return cuda::launch<8>(rule, args, on);
+  cuda::launch<16>(rule, args, on);
 }
 
 }  // namespace switchyard

@@ -83,4 +83,13 @@ struct MoeFfn {
 /// All entries, best first; empty when built without CUDA.
 std::span<const MoeFfn::Kernel> moe_ffn_kernels() noexcept;
 
+/// The first entry for this problem, device (compute capability * 10) and number of tokens; null: none accepts.
+const MoeFfn::Kernel* choose_moe_ffn(const MoeFfn::Problem& problem, int sm,
+                                     int64_t tokens) noexcept;
+/// Workspace for every entry that may be chosen for the problem, routing included; aligned to 1024.
+int64_t moe_layer_workspace(const MoeFfn::Problem& problem, int sm) noexcept;
+/// From logits to y by the chosen entry: routes first unless that entry does. Args::logits and routing must be set.
+void run_moe_layer(const MoeFfn::Kernel& kernel, const MoeFfn::Problem& problem,
+                   const MoeFfn::Args& args, void* stream) noexcept;
+
 }  // namespace switchyard

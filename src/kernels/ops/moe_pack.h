@@ -56,4 +56,10 @@ void moe_pack_w13(const uint16_t* gate, const uint16_t* up, int64_t width, int64
                   uint16_t* packed) noexcept;
 void moe_pack_w2(const uint16_t* down, int64_t width, int64_t ffn_width, uint16_t* packed) noexcept;
 
+/// The same on the device, from and to device memory; `stream` is a cudaStream_t. Only in builds with CUDA.
+void moe_pack_w13_on_device(const void* gate, const void* up, int64_t width, int64_t ffn_width,
+                            void* packed, void* stream) noexcept;
+void moe_pack_w2_on_device(const void* down, int64_t width, int64_t ffn_width, void* packed,
+                           void* stream) noexcept;
+
 }  // namespace switchyard

@@ -41,6 +41,7 @@ struct DeviceRouting {
 
 struct MoeRoute {
   static constexpr int kMaxExperts = 512, kMaxTopK = 32;
+  static constexpr int kMaxBlocks = 128;  ///< that share the tokens
 
   struct Problem {
     RouteRule rule;
@@ -59,6 +60,8 @@ struct MoeRoute {
   /// Null when this device code can do the rule, else why not, in plain words.
   static const char* refusal(const Problem& problem) noexcept;
   static int64_t workspace_bytes(const Problem& problem) noexcept;
+  /// `stream` is a cudaStream_t. Only in builds with CUDA.
+  static void run(const Problem& problem, const Args& args, void* stream) noexcept;
 };
 
 }  // namespace switchyard

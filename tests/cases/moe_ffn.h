@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cases of the device MoE layer, run on every entry of its table that accepts them. Widths are small, because the
+// reference is plain; each case stands for a border that a fast kernel has.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "kernels/ops/moe_ffn.h"
+
+namespace switchyard::cases {
+
+/// How the logits favour experts.
+enum class Popularity : uint8_t {
+  uniform,
+  zipf,      ///< expert e is 1 / (e + 1) as popular as the first
+  one,       ///< the last expert is everybody's first pick
+  few_only,  ///< only the first K experts are ever picked
+};
+
+struct MoeFfnCase {
+  std::string_view name;
+  int64_t tokens;
+  int experts, top_k;
+  int64_t width, ffn_width;
+  Popularity popularity = Popularity::uniform;
+  GluActivation activation = GluActivation::swiglu;
+  bool shared = false;     ///< with a shared expert's addend
+  bool next_norm = false;  ///< with the next layer's norm
+  int dead_tokens = 0;     ///< at the end, without picks
+};
+
+inline std::vector<MoeFfnCase> moe_ffn_cases() {
+  using enum Popularity;
+  using enum GluActivation;
+  return {
+      {"no tokens", 0, 8, 2, 256, 128},
+      {"one token, one expert", 1, 1, 1, 64, 64},
+      {"one token", 1, 128, 8, 2048, 768, uniform, swiglu, true, true},
+      {"two tokens of a wide layer", 2, 8, 2, 4096, 1024, uniform, swiglu, false, true},
+      {"seven tokens", 7, 64, 8, 2048, 1024, uniform, swiglu, true},
+      {"eight tokens, 256 experts", 8, 256, 8, 7168, 64, uniform, swiglu, false, true},
+      {"nine tokens", 9, 32, 8, 7168, 320, zipf},
+      {"eight tokens of one expert", 8, 16, 1, 512, 2048, one},
+      {"sixteen tokens of one expert", 16, 16, 2, 1024, 512, one, swiglu, true, true},
+      {"sixteen tokens, three atoms a block", 16, 8, 4, 2880, 192, uniform, geglu_tanh},
+      {"few tokens, five atoms a block", 3, 8, 3, 5120, 128, zipf, geglu_erf},
+      {"few tokens, dead ones behind", 6, 16, 4, 1024, 256, uniform, swiglu, false, true, 2},
+      {"few tokens, hidden width of 1", 5, 8, 2, 128, 1},
+      {"few tokens, hidden width of 100", 5, 8, 2, 192, 100, uniform, reglu},
+      {"31 tokens", 31, 8, 2, 256, 128},
+      {"33 tokens", 33, 16, 3, 256, 192, zipf, swiglu, true, true},
+      {"64 tokens, 128 experts", 64, 128, 8, 512, 256, zipf},
+      {"65 tokens, dead ones behind", 65, 32, 4, 256, 64, uniform, swiglu, false, false, 7},
+      {"257 tokens", 257, 64, 6, 512, 320, zipf, swiglu, true, true},
+      {"257 tokens of one expert", 257, 8, 1, 256, 512, one},
+      {"300 tokens of the same few", 300, 40, 4, 320, 128, few_only},
+      {"1024 tokens", 1024, 8, 2, 512, 256, uniform, swiglu, false, true},
+      {"1024 tokens, 256 experts", 1024, 256, 8, 256, 128, zipf},
+      {"5000 tokens", 5000, 32, 4, 128, 64, zipf},
+      {"width that is no multiple of 64", 40, 8, 2, 72, 96, uniform, geglu_tanh, true, true},
+      {"width and hidden width of 8", 4, 4, 2, 8, 8},
+      {"width of 200, hidden width of 100", 70, 8, 8, 200, 100},
+      {"512 experts", 50, 512, 10, 128, 64},
+  };
+}
+
+}  // namespace switchyard::cases

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every entry of the device MoE layer against plain f64, over the shared cases, with poisoned outputs and guarded arrays.
+// Needs a CUDA device; without one every test says that it was skipped.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "cases/moe_ffn.h"
+#include "cases/tolerances.h"
+#include "kernels/cuda_moe_layer.h"
+
+namespace switchyard {
+namespace {
+
+using testing::cuda_error;
+using testing::MoeLayerOnDevice;
+
+class CudaMoe : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    sm_ = testing::cuda_sm(why);
+    if (sm_ == 0) GTEST_SKIP() << "no CUDA device: " << why;
+  }
+
+  // All entries that run here and accept the layer; calls body(entry).
+  template <class Body>
+  void for_each_entry(const MoeLayerOnDevice& layer, const Body& body) {
+    for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {
+      if (sm_ < entry.sm_min || sm_ > entry.sm_max) continue;
+      if (entry.refusal(layer.problem) != nullptr) continue;
+      if (!entry.suits(layer.problem, layer.tokens)) continue;
+      SCOPED_TRACE(entry.name);
+      body(entry);
+    }
+  }
+
+  int sm_ = 0;
+};
+
+double as_double(uint16_t bf16) {
+  const uint32_t bits = static_cast<uint32_t>(bf16) << 16;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+struct Error {
+  double relative = 0, largest = 0;
+};
+// Of what was added to the residual stream.
+Error error_of(const std::vector<float>& y, const std::vector<double>& expected,
+               const std::vector<float>& before) {
+  double wrong = 0, all = 0, largest = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double difference = double{y[i]} - expected[i], added = expected[i] - double{before[i]};
+    // Written so that a NaN counts as infinitely wrong.
+    if (!(std::abs(difference) <= largest)) largest = std::abs(difference);
+    wrong += difference * difference;
+    all += added * added;
+  }
+  const double mean = std::sqrt(all / static_cast<double>(std::max<size_t>(y.size(), 1)));
+  return {all == 0 ? wrong : std::sqrt(wrong / all), mean == 0 ? largest : largest / mean};
+}
+
+// ---- routing, by an oracle that sorts
+
+struct HostPicks {
+  std::vector<int32_t> expert;
+  std::vector<double> weight;
+};
+
+double score_of(const RouteRule& rule, double z, double highest) {
+  switch (rule.score) {
+    case RouteRule::Score::softmax:
+      return std::exp(z - highest);
+    case RouteRule::Score::sigmoid:
+      return 1 / (1 + std::exp(-z));
+    case RouteRule::Score::sqrt_softplus:
+      return std::sqrt(std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z))));
+  }
+  return 0;
+}
+
+// Indices of `values` by falling value, equal ones by rising index.
+std::vector<int> ranking(const std::vector<double>& values) {
+  std::vector<int> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return values[a] > values[b]; });
+  return order;
+}
+
+HostPicks host_picks(const RouteRule& rule, const float* logits, const float* bias) {
+  const std::vector<double> z(logits, logits + rule.experts);
+  const double highest = *std::max_element(z.begin(), z.end());
+  std::vector<double> score(rule.experts), choice(rule.experts);
+  for (int e = 0; e < rule.experts; ++e) score[e] = score_of(rule, z[e], highest);
+  double all = 1;
+  if (rule.score == RouteRule::Score::softmax) {
+    all = std::accumulate(score.begin(), score.end(), 0.0);
+  }
+  for (int e = 0; e < rule.experts; ++e) {
+    score[e] /= all;
+    choice[e] = score[e] + (bias != nullptr ? double{bias[e]} : 0);
+  }
+  const int size = rule.experts / rule.num_groups;
+  std::vector<double> group(rule.num_groups);
+  for (int i = 0; i < rule.num_groups; ++i) {
+    std::vector<double> inside(choice.begin() + i * size, choice.begin() + (i + 1) * size);
+    std::sort(inside.rbegin(), inside.rend());
+    group[i] = inside[0];
+    if (rule.group_score == RouteRule::GroupScore::sum_top_2) group[i] += inside[1];
+  }
+  std::vector<bool> kept(rule.num_groups);
+  const std::vector<int> groups = ranking(group);
+  for (int i = 0; i < rule.top_groups; ++i) kept[groups[i]] = true;
+  HostPicks picks;
+  for (const int e : ranking(choice)) {
+    if (kept[e / size] && static_cast<int>(picks.expert.size()) < rule.top_k) {
+      picks.expert.push_back(e);
+      picks.weight.push_back(score[e]);
+    }
+  }
+  const double sum = std::accumulate(picks.weight.begin(), picks.weight.end(), 0.0);
+  for (double& weight : picks.weight) {
+    if (rule.weigh != RouteRule::Weigh::raw) weight /= sum + double{rule.epsilon};
+    weight *= double{rule.scale};
+  }
+  return picks;
+}
+
+// The order of rows follows from the picks alone.
+void expect_rows_follow_picks(const testing::RoutingArrays& routing, const RouteRule& rule,
+                              int64_t tokens) {
+  const auto expert = routing.expert.host(), pick_row = routing.pick_row.host();
+  const auto row_token = routing.row_token.host(), offset = routing.slot_offset.host();
+  const auto hit = routing.hit.host();
+  std::vector<int32_t> expected_hits;
+  int32_t row = 0;
+  for (int e = 0; e < rule.experts; ++e) {
+    ASSERT_EQ(offset[e], row) << "expert " << e;
+    for (int64_t pick = 0; pick < tokens * rule.top_k; ++pick) {
+      if (expert[pick] != e) continue;
+      ASSERT_EQ(pick_row[pick], row) << "pick " << pick;
+      ASSERT_EQ(row_token[row], pick / rule.top_k) << "row " << row;
+      ++row;
+    }
+    if (row > offset[e]) expected_hits.push_back(e);
+  }
+  ASSERT_EQ(offset[rule.experts], row);
+  ASSERT_EQ(routing.num_hit.host()[0], static_cast<int32_t>(expected_hits.size()));
+  for (size_t i = 0; i < expected_hits.size(); ++i) ASSERT_EQ(hit[i], expected_hits[i]);
+  for (int64_t pick = 0; pick < tokens * rule.top_k; ++pick) {
+    if (expert[pick] < 0) {
+      ASSERT_EQ(pick_row[pick], -1);
+      ASSERT_EQ(expert[pick], -1);
+    }
+  }
+}
+
+void expect_picks(const testing::RoutingArrays& routing, const RouteRule& rule,
+                  const std::vector<float>& logits, const std::vector<float>& bias, int64_t tokens,
+                  int64_t live) {
+  const auto expert = routing.expert.host();
+  const auto weight = routing.weight.host();
+  for (int64_t t = 0; t < tokens; ++t) {
+    const HostPicks picks =
+        host_picks(rule, logits.data() + t * rule.experts, bias.empty() ? nullptr : bias.data());
+    for (int k = 0; k < rule.top_k; ++k) {
+      const int64_t at = t * rule.top_k + k;
+      ASSERT_EQ(expert[at], t < live ? picks.expert[k] : -1) << "token " << t << " pick " << k;
+      const double expected = t < live ? picks.weight[k] : 0;
+      ASSERT_NEAR(weight[at], expected, 4e-6 * std::abs(expected) + 1e-12)
+          << "token " << t << " pick " << k;
+    }
+  }
+}
+
+TEST_F(CudaMoe, EveryEntryGivesTheReference) {
+  for (const cases::MoeFfnCase& which : cases::moe_ffn_cases()) {
+    SCOPED_TRACE(which.name);
+    MoeLayerOnDevice layer(which, 42, sm_);
+    const int64_t live = which.tokens - which.dead_tokens;
+    int entries = 0;
+    for_each_entry(layer, [&](const MoeFfn::Kernel& entry) {
+      ++entries;
+      layer.run(entry);
+      ASSERT_EQ(cuda_error(), "");
+      const std::vector<double> expected = layer.reference();
+      ASSERT_EQ(cuda_error(), "");
+      expect_picks(layer.routing, layer.problem.rule, layer.logits_before, {}, which.tokens, live);
+      expect_rows_follow_picks(layer.routing, layer.problem.rule, which.tokens);
+      const std::vector<float> y = layer.y.host();
+      const Error error = error_of(y, expected, layer.y_before);
+      const cases::Tolerance& allowed = cases::tolerance("moe_ffn", DType::bf16);
+      EXPECT_LE(error.relative, allowed.relative_error);
+      EXPECT_LE(error.largest, allowed.max_error);
+      ::testing::Test::RecordProperty(std::string(which.name), std::to_string(error.relative));
+      std::printf("  %-44s %-26s error %.2e, largest %.2e\n", which.name.data(), entry.name.data(),
+                  error.relative, error.largest);
+      EXPECT_TRUE(layer.guards_are_intact());
+      if (!which.next_norm) return;
+      const std::vector<uint16_t> next = layer.next_x.host();
+      const int64_t width = which.width;
+      for (int64_t t = 0; t < which.tokens; ++t) {
+        double squares = 0;
+        for (int64_t d = 0; d < width; ++d) squares += std::pow(y[t * width + d], 2);
+        const double inverse = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-5);
+        for (int64_t d = 0; d < width; ++d) {
+          const double value = double{y[t * width + d]} * inverse * double{layer.norm_weights[d]};
+          ASSERT_NEAR(as_double(next[t * width + d]), value, std::abs(value) / 250 + 1e-30);
+        }
+      }
+    });
+    EXPECT_GE(entries, 1) << "no entry takes the case";
+  }
+}
+
+TEST_F(CudaMoe, TheSameCallGivesTheSameBits) {
+  for (const int64_t tokens : {1, 8, 16, 100, 700}) {
+    MoeLayerOnDevice layer({"repeat", tokens, 64, 8, 2048, 512, cases::Popularity::zipf}, 7, sm_);
+    for_each_entry(layer, [&](const MoeFfn::Kernel& entry) {
+      layer.run(entry);
+      const std::vector<float> first = layer.y.host();
+      for (int i = 0; i < 20; ++i) {
+        layer.run(entry);
+        ASSERT_EQ(layer.y.host(), first) << "repeat " << i;
+      }
+    });
+  }
+  EXPECT_EQ(cuda_error(), "");
+}
+
+// The first token of a batch, alone and among others.
+TEST_F(CudaMoe, ATokenDoesNotDependOnItsBatch) {
+  for (const int64_t ffn_width : {256, 2560}) {
+    const cases::MoeFfnCase many = {"many", 600, 32, 4, 2048, ffn_width, cases::Popularity::zipf};
+    MoeLayerOnDevice layer(many, 3, sm_);
+    for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {
+      if (sm_ < entry.sm_min || sm_ > entry.sm_max || entry.refusal(layer.problem)) continue;
+      SCOPED_TRACE(entry.name);
+      std::vector<float> first;
+      for (const int64_t tokens : {1, 2, 5, 8, 11, 16, 60, 200, 600}) {
+        layer.tokens = tokens;
+        if (!entry.suits(layer.problem, tokens)) continue;
+        layer.live.set({static_cast<int32_t>(tokens)});
+        layer.run(entry);
+        std::vector<float> y = layer.y.host();
+        y.resize(2048);
+        if (first.empty()) first = y;
+        EXPECT_EQ(y, first) << tokens << " tokens";
+      }
+    }
+  }
+  EXPECT_EQ(cuda_error(), "");
+}
+
+TEST_F(CudaMoe, AGraphOfALayerCanBeReplayed) {
+  for (const int64_t tokens : {4, 90}) {
+    MoeLayerOnDevice layer({"graph", tokens, 32, 4, 1024, 256}, 11, sm_);
+    for_each_entry(layer, [&](const MoeFfn::Kernel& entry) {
+      layer.run(entry);
+      const std::vector<float> once = layer.y.host();
+      layer.y.set(layer.y_before);
+      ASSERT_TRUE(testing::replay_as_graph(
+          [&](void* stream) { run_moe_layer(entry, layer.problem, layer.args(), stream); }, 1));
+      EXPECT_EQ(layer.y.host(), once);
+      // Each replay adds the same again.
+      layer.y.set(layer.y_before);
+      ASSERT_TRUE(testing::replay_as_graph(
+          [&](void* stream) { run_moe_layer(entry, layer.problem, layer.args(), stream); }, 3));
+      const std::vector<float> thrice = layer.y.host();
+      for (size_t i = 0; i < once.size(); ++i) {
+        const float added = once[i] - layer.y_before[i];
+        ASSERT_NEAR(thrice[i], layer.y_before[i] + 3 * added, 1e-4);
+      }
+    });
+  }
+  EXPECT_EQ(cuda_error(), "");
+}
+
+struct RouteCase {
+  const char* name;
+  RouteRule rule;
+  bool bias;
+};
+
+std::vector<RouteCase> route_cases() {
+  using Score = RouteRule::Score;
+  using Weigh = RouteRule::Weigh;
+  using GroupScore = RouteRule::GroupScore;
+  return {
+      {"softmax, raw", {128, 8}, false},
+      {"softmax, renormalized", {128, 8, Score::softmax, Weigh::renormalize}, false},
+      {"softmax after top-k", {32, 4, Score::softmax, Weigh::softmax_after_top_k}, false},
+      {"one expert", {1, 1}, false},
+      {"all experts are picked", {7, 7, Score::softmax, Weigh::raw}, false},
+      {"odd count of experts", {33, 3, Score::softmax, Weigh::renormalize}, false},
+      {"scale", {64, 6, Score::softmax, Weigh::raw, GroupScore::max, 1, 1, 0, 16}, false},
+      {"sigmoid, raw", {64, 6, Score::sigmoid, Weigh::raw}, false},
+      {"sigmoid, bias", {160, 8, Score::sigmoid, Weigh::renormalize}, true},
+      {"softmax, bias", {64, 6, Score::softmax, Weigh::renormalize}, true},
+      {"root of softplus", {256, 8, Score::sqrt_softplus, Weigh::renormalize}, true},
+      {"groups by their best",
+       {160, 6, Score::softmax, Weigh::raw, GroupScore::max, 8, 3, 0, 16},
+       false},
+      {"groups by their two best",
+       {256, 8, Score::sigmoid, Weigh::renormalize, GroupScore::sum_top_2, 8, 4, 1e-20f, 2.5f},
+       true},
+      {"512 experts, ten picks", {512, 10, Score::softmax, Weigh::renormalize}, false},
+      {"384 experts", {384, 8, Score::sigmoid, Weigh::renormalize}, true},
+      {"epsilon", {64, 4, Score::softmax, Weigh::renormalize, GroupScore::max, 1, 1, 0.5f}, false},
+  };
+}
+
+TEST_F(CudaMoe, RoutingIsThatOfASort) {
+  std::mt19937 random(5);
+  for (const RouteCase& which : route_cases()) {
+    for (const int64_t tokens : {0, 1, 31, 33, 64, 65, 1000, 5000}) {
+      SCOPED_TRACE(std::string(which.name) + ", " + std::to_string(tokens) + " tokens");
+      const RouteRule& rule = which.rule;
+      const auto logits = testing::random_logits(cases::Popularity::uniform, tokens, rule.experts,
+                                                 rule.top_k, random);
+      std::vector<float> bias(which.bias ? rule.experts : 0);
+      for (float& value : bias) value = std::uniform_real_distribution<float>(-0.2f, 0.2f)(random);
+      const testing::DeviceArray<float> on_device(logits), bias_on_device(bias);
+      testing::DeviceBytes workspace(MoeRoute::workspace_bytes({rule, tokens}));
+      testing::RoutingArrays routing(tokens, rule);
+      ASSERT_EQ(MoeRoute::refusal({rule, tokens}), nullptr);
+      MoeRoute::Args args;
+      args.logits = on_device.data();
+      args.bias = which.bias ? bias_on_device.data() : nullptr;
+      args.tokens = tokens;
+      args.routing = routing.view();
+      args.workspace = workspace.data();
+      MoeRoute::run({rule, tokens}, args, nullptr);
+      ASSERT_EQ(cuda_error(), "");
+      expect_picks(routing, rule, logits, bias, tokens, tokens);
+      expect_rows_follow_picks(routing, rule, tokens);
+      EXPECT_EQ(routing.unusable.host()[0], 0);
+      EXPECT_TRUE(routing.guards_are_intact() && workspace.guards_are_intact());
+    }
+  }
+}
+
+TEST_F(CudaMoe, TiesGoToTheLowerExpertAndUnusableRowsAreCounted) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const int experts = 8;
+  const std::vector<float> logits = {1,          3,          3,          2,
+                                     3,          0,          0,          0,  // ties
+                                     0,          0,          -0.0f,      -0.0f,
+                                     0,          0,          0,          0,  // zeros
+                                     1,          2,          kNan,       4,
+                                     5,          6,          7,          8,  // unusable
+                                     1,          2,          kInfinity,  4,
+                                     5,          6,          7,          8,  // unusable
+                                     -1,         -2,         -kInfinity, -kInfinity,
+                                     -kInfinity, -kInfinity, -kInfinity, -kInfinity,  // masked
+                                     -kInfinity, -kInfinity, -kInfinity, -kInfinity,
+                                     -kInfinity, -kInfinity, -kInfinity, -kInfinity};  // unusable
+  const std::vector<int32_t> expected = {1, 2, 4, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2};
+  const int64_t tokens = 6;
+  const RouteRule rule = {experts, 3, RouteRule::Score::softmax, RouteRule::Weigh::renormalize};
+  const testing::DeviceArray<float> on_device(logits);
+  testing::DeviceBytes workspace(MoeRoute::workspace_bytes({rule, tokens}));
+  testing::RoutingArrays routing(tokens, rule);
+  MoeRoute::Args args;
+  args.logits = on_device.data();
+  args.tokens = tokens;
+  args.routing = routing.view();
+  args.workspace = workspace.data();
+  MoeRoute::run({rule, tokens}, args, nullptr);
+  ASSERT_EQ(cuda_error(), "");
+  EXPECT_EQ(routing.expert.host(), expected);
+  const auto weight = routing.weight.host();
+  for (const int t : {2, 3, 5}) {
+    for (int k = 0; k < 3; ++k) EXPECT_EQ(weight[t * 3 + k], 0) << t;
+  }
+  EXPECT_NEAR(weight[0], 1.0 / 3, 1e-6);
+  EXPECT_EQ(weight[4 * 3 + 2], 0);
+  EXPECT_EQ(routing.unusable.host()[0], 3);
+  expect_rows_follow_picks(routing, rule, tokens);
+}
+
+TEST_F(CudaMoe, PackedOnTheDeviceAsOnTheHost) {
+  for (const auto& [width, ffn_width] : {std::pair{64, 64}, {72, 40}, {200, 100}, {256, 192}}) {
+    const int64_t count = int64_t{width} * ffn_width;
+    testing::DeviceArray<uint16_t> gate(count), up(count), down(count);
+    testing::fill_normals(gate.data(), count, 1, 1);
+    testing::fill_normals(up.data(), count, 1, 2);
+    testing::fill_normals(down.data(), count, 1, 3);
+    testing::DeviceArray<uint16_t> w13(MoePack::w13_bytes(width, ffn_width) / 2);
+    testing::DeviceArray<uint16_t> w2(MoePack::w2_bytes(width, ffn_width) / 2);
+    moe_pack_w13_on_device(gate.data(), up.data(), width, ffn_width, w13.data(), nullptr);
+    moe_pack_w2_on_device(down.data(), width, ffn_width, w2.data(), nullptr);
+    std::vector<uint16_t> expected13(w13.size()), expected2(w2.size());
+    moe_pack_w13(gate.host().data(), up.host().data(), width, ffn_width, expected13.data());
+    moe_pack_w2(down.host().data(), width, ffn_width, expected2.data());
+    EXPECT_EQ(w13.host(), expected13);
+    EXPECT_EQ(w2.host(), expected2);
+    EXPECT_TRUE(w13.bytes().guards_are_intact() && w2.bytes().guards_are_intact());
+  }
+  EXPECT_EQ(cuda_error(), "");
+}
+
+// Needs no device: a refusal is said before anything runs.
+TEST(CudaMoeEntries, RefuseWhatTheyCannotDo) {
+  MoeFfn::Problem good;
+  good.rule.experts = 8;
+  good.rule.top_k = 2;
+  good.width = 64;
+  good.ffn_width = 64;
+  good.max_tokens = 4;
+  for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {
+    SCOPED_TRACE(entry.name);
+    EXPECT_EQ(entry.refusal(good), nullptr);
+    MoeFfn::Problem bad = good;
+    bad.width = 60;
+    EXPECT_NE(entry.refusal(bad), nullptr);
+    bad = good;
+    bad.weight = DType::f32;
+    EXPECT_NE(entry.refusal(bad), nullptr);
+    bad = good;
+    bad.rule.experts = 513;
+    EXPECT_NE(entry.refusal(bad), nullptr);
+    bad = good;
+    bad.rule.top_k = 9;
+    EXPECT_NE(entry.refusal(bad), nullptr);
+    bad = good;
+    bad.ffn_width = 0;
+    EXPECT_NE(entry.refusal(bad), nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace switchyard
