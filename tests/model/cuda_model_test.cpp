@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The model on a CUDA device: every family's goldens in f32, and the demonstration model beside the host's: prefill, mixed
 // steps, and decode steps from graphs with and without padding.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 

@@ -48,6 +48,7 @@ int64_t place(const ModelConfig& config, const LoadOptions& options, std::byte* 
   Room room(base);
   room.take(b.x, tokens * width);
   room.take(b.rows, tokens * width, each);
+  room.take(b.next_rows, tokens * width, each);
   room.take(b.normed, tokens * width);
   room.take(b.qkv, tokens * most.qkv);
   room.take(b.q, tokens * most.q, each);

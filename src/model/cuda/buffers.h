@@ -14,6 +14,7 @@ struct Buffers {
   CudaMemory memory;
   float* x = nullptr;              ///< [T, D] the residual stream
   std::byte* rows = nullptr;       ///< [T, D] in the precision of the run: what products read
+  std::byte* next_rows = nullptr;  ///< the same for the next block, while this block's are read
   float* normed = nullptr;         ///< [T, D] f32: what gates read
   float* qkv = nullptr;            ///< [T, (H + 2 G) Z]
   std::byte* q = nullptr;          ///< [T, H, Z]

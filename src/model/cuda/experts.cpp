@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/environment.h"
-#include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/step.h"
 
 namespace switchyard::model::cuda {
@@ -69,27 +69,25 @@ Result<Experts> Experts::create(const RouterSpec& router, int64_t width, int64_t
                       .weight = dtype,
                       .max_tokens = max_tokens,
                       .deterministic = deterministic()};
-  experts.route_ = {experts.problem_.rule, max_tokens};
-  if (dtype != DType::bf16 || MoeRoute::refusal(experts.route_) != nullptr) return experts;
-  for (const MoeFfn::Kernel& kernel : moe_ffn_kernels()) {
-    const bool fits = compute_capability >= kernel.sm_min && compute_capability <= kernel.sm_max;
-    if (fits && kernel.refusal(experts.problem_) == nullptr) experts.kernels_.push_back(&kernel);
+  experts.compute_capability_ = compute_capability;
+  if (dtype != DType::bf16 || MoeRoute::refusal({experts.problem_.rule, max_tokens}) != nullptr) {
+    return experts;
   }
+  // Every number of tokens must have an entry, or the plain layout of weights serves all.
+  experts.few_ = choose_moe_ffn(experts.problem_, compute_capability, 1);
+  const MoeFfn::Kernel* many = choose_moe_ffn(experts.problem_, compute_capability, max_tokens);
+  experts.packed_ = experts.few_ != nullptr && many != nullptr;
   return experts;
 }
 
 std::string_view Experts::name() const noexcept {
-  return kernels_.empty() ? "moe.cuda.plain" : kernels_.front()->name;
+  return packed_ ? few_->name : "moe_ffn.cuda.plain";
 }
 
 Status Experts::reserve(ExpertScratch& scratch, CudaStream& stream) const {
   const int64_t row_bytes = row_offsets(problem_).end * 4;
-  int64_t workspace = kernels_.empty() ? 0 : MoeRoute::workspace_bytes(route_);
-  for (const MoeFfn::Kernel* kernel : kernels_) {
-    workspace = std::max(workspace, kernel->workspace(problem_));
-  }
-  const int64_t hidden =
-      kernels_.empty() ? problem_.max_tokens * router_.top_k * problem_.ffn_width * 4 : 0;
+  const int64_t workspace = packed_ ? moe_layer_workspace(problem_, compute_capability_) : 0;
+  const int64_t hidden = packed_ ? 0 : problem_.max_tokens * router_.top_k * problem_.ffn_width * 4;
   const auto grow = [](CudaMemory& memory, int64_t bytes, const char* what) -> Status {
     if (memory.size() >= bytes) return {};
     SWITCHYARD_ASSIGN(memory, CudaMemory::allocate(bytes, what));
@@ -104,10 +102,9 @@ Status Experts::reserve(ExpertScratch& scratch, CudaStream& stream) const {
 
 void Experts::run(const BlockWeights& weights, const ExpertCall& call, const ExpertScratch& scratch,
                   CudaStreamHandle stream) const {
-  if (kernels_.empty()) return run_plain(weights, call, scratch, stream);
-  const auto suits = [&](const MoeFfn::Kernel* k) { return k->suits(problem_, call.tokens); };
-  const auto found = std::find_if(kernels_.begin(), kernels_.end() - 1, suits);
-  const MoeFfn::Kernel& kernel = **found;
+  if (!packed_) return run_plain(weights, call, scratch, stream);
+  const MoeFfn::Kernel* kernel = choose_moe_ffn(problem_, compute_capability_, call.tokens);
+  SWITCHYARD_CHECK(kernel != nullptr, "no kernel takes {} tokens", call.tokens);
   const RowOffsets at = row_offsets(problem_);
   auto* rows = scratch.rows.as<int32_t>();
   const DeviceRouting routing{.expert = call.expert,
@@ -118,17 +115,10 @@ void Experts::run(const BlockWeights& weights, const ExpertCall& call, const Exp
                               .hit = rows + at.hit,
                               .num_hit = rows + at.num_hit,
                               .unusable = rows + at.unusable};
-  if (!kernel.routes) {
-    const MoeRoute::Args route{.logits = call.logits,
-                               .tokens = call.tokens,
-                               .routing = routing,
-                               .workspace = scratch.workspace.data()};
-    switchyard::cuda::launch_route(route_, route, stream);
-  }
   const MoeFfn::Args args{.x = call.x,
                           .tokens = call.tokens,
                           .routing = routing,
-                          .logits = kernel.routes ? call.logits : nullptr,
+                          .logits = call.logits,
                           .w13 = weights.experts_gate_up,
                           .w2 = weights.experts_down,
                           .scale = call.scale,
@@ -138,7 +128,7 @@ void Experts::run(const BlockWeights& weights, const ExpertCall& call, const Exp
                           .next_x = call.next_x,
                           .sync = reinterpret_cast<uint32_t*>(rows + at.sync),
                           .workspace = scratch.workspace.data()};
-  kernel.run(problem_, args, stream);
+  run_moe_layer(*kernel, problem_, args, stream);
 }
 
 void Experts::run_plain(const BlockWeights& weights, const ExpertCall& call,

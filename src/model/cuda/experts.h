@@ -41,11 +41,11 @@ class Experts {
                                 DType dtype, int64_t max_tokens, int compute_capability);
 
   ExpertLayout layout() const noexcept {
-    return kernels_.empty() ? ExpertLayout::plain : ExpertLayout::packed;
+    return packed_ ? ExpertLayout::packed : ExpertLayout::plain;
   }
   std::string_view name() const noexcept;
   /// The call writes next_x too.
-  bool writes_next() const noexcept { return !kernels_.empty(); }
+  bool writes_next() const noexcept { return packed_; }
   /// Grows the scratch to what this layer needs.
   Status reserve(ExpertScratch& scratch, CudaStream& stream) const;
   void run(const BlockWeights& weights, const ExpertCall& call, const ExpertScratch& scratch,
@@ -58,8 +58,9 @@ class Experts {
   RouterSpec router_;
   DType dtype_ = DType::bf16;
   MoeFfn::Problem problem_;
-  MoeRoute::Problem route_;
-  std::vector<const MoeFfn::Kernel*> kernels_;  // that accept, best first; empty: the plain kernel
+  int compute_capability_ = 0;
+  bool packed_ = false;                  // a fast kernel takes every number of tokens
+  const MoeFfn::Kernel* few_ = nullptr;  // the one for a single token
 };
 
 }  // namespace switchyard::model::cuda

@@ -373,9 +373,10 @@ void CudaModel::run_experts(int layer, const StepShape& shape) {
   if (rows_ready_) {
     call.next_norm = weights_.blocks[at + 1].attention_norm;
     call.next_epsilon = config_.norm_eps;
-    call.next_x = buffers_.rows;
+    call.next_x = buffers_.next_rows;
   }
   experts_[at].run(weights_.blocks[at], call, buffers_.experts, queue());
+  if (rows_ready_) std::swap(buffers_.rows, buffers_.next_rows);
 }
 
 void CudaModel::run_ffn(int layer, const StepShape& shape) {

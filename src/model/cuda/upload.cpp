@@ -5,7 +5,7 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/cuda/moe_entries.h"
+#include "kernels/ops/moe_pack.h"
 #include "model/cuda/weights.h"
 #include "tensor/convert.h"
 
@@ -187,12 +187,12 @@ Status Uploader::pack_expert(int layer, int expert) {
   const std::byte* gate = unpacked_.data();
   const std::byte* up = gate + width * ffn * 2;
   const std::byte* down = up + width * ffn * 2;
-  switchyard::cuda::launch_pack_w13(gate, up, width, ffn,
-                                    block.experts_gate_up + expert * MoePack::w13_bytes(width, ffn),
-                                    stream_.handle());
-  switchyard::cuda::launch_pack_w2(down, width, ffn,
-                                   block.experts_down + expert * MoePack::w2_bytes(width, ffn),
-                                   stream_.handle());
+  moe_pack_w13_on_device(gate, up, width, ffn,
+                         block.experts_gate_up + expert * MoePack::w13_bytes(width, ffn),
+                         stream_.handle());
+  moe_pack_w2_on_device(down, width, ffn,
+                        block.experts_down + expert * MoePack::w2_bytes(width, ffn),
+                        stream_.handle());
   return {};
 }
 
