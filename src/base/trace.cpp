@@ -12,9 +12,10 @@
 namespace switchyard {
 namespace {
 
-constexpr std::string_view kZoneNames[] = {
-    "activation", "attention", "combine", "dense_ffn", "device_step", "embedding", "gather",        "gemm_down",
-    "gemm_up",    "lm_head",   "norm",    "router",    "sampling",  "shared_expert", "sort"};
+constexpr std::string_view kZoneNames[] = {"activation",  "attention",     "combine", "dense_ffn",
+                                           "device_step", "embedding",     "gather",  "gemm_down",
+                                           "gemm_up",     "lm_head",       "norm",    "router",
+                                           "sampling",    "shared_expert", "sort"};
 static_assert(std::size(kZoneNames) == kNumZones);
 
 struct Event {

@@ -81,8 +81,8 @@ void run_on_device(const Attention::Problem& p, const Attention::Args& args, std
   const int64_t bytes = cuda::attend_workspace(
       attend, int64_t{args.sequences} * args.max_blocks * p.block_tokens, args.sequences);
   const OnDevice workspace(nullptr, bytes);
-  const int64_t counters = int64_t{cuda::kMaxDecodeSequences} * p.kv_heads *
-                           ((p.heads / p.kv_heads + 15) / 16) * 4;
+  const int64_t counters =
+      int64_t{cuda::kMaxDecodeSequences} * p.kv_heads * ((p.heads / p.kv_heads + 15) / 16) * 4;
   cases::cuda_stream()->fill(workspace.data(), 0, counters);
   attend.workspace = workspace.data();
   if (path == Path::plain) {

@@ -9,7 +9,7 @@ namespace switchyard::cuda {
 namespace {
 
 constexpr int kRowThreads = 512;
-constexpr int kRouteThreads = 256;  // 8 warps, an expert each
+constexpr int kRouteThreads = 128;  // 4 warps, an expert each
 constexpr int kRouteExperts = kRouteThreads / kWarp;
 constexpr int kHeadWarps = 4;
 
@@ -25,11 +25,13 @@ __global__ void embed_kernel(Embed a) {
 // rsqrt of the mean square of a row, by the whole block.
 __device__ float rms_scale(const float* row, int64_t width, float eps, float* scratch) {
   float sum = 0;
+#pragma unroll 8
   for (int64_t i = threadIdx.x; i < width; i += blockDim.x) sum += row[i] * row[i];
   return rsqrtf(block_sum(sum, scratch) / static_cast<float>(width) + eps);
 }
 
 __device__ void write_norm(const NormRows& a, int64_t t, const float* row, float scale) {
+#pragma unroll 4
   for (int64_t i = threadIdx.x; i < a.width; i += blockDim.x) {
     const float y = row[i] * scale * a.weight[i];
     if (a.y_f32 != nullptr) a.y_f32[t * a.width + i] = y;
@@ -44,18 +46,33 @@ __global__ void norm_kernel(NormRows a) {
   write_norm(a, t, row, rms_scale(row, a.width, a.eps, scratch));
 }
 
+// The gate's first values are asked for before the norm is known: the two latencies overlap.
 __global__ void __launch_bounds__(kRouteThreads) norm_route_kernel(NormRoute a) {
   __shared__ float scratch[kWarp];
+  constexpr int kAhead = 16;  // values a lane holds early: 512 of a row
   const int64_t t = blockIdx.y, width = a.norm.width;
   const float* row = a.norm.x + t * width;
-  const float scale = rms_scale(row, width, a.norm.eps, scratch);
-  if (blockIdx.x == 0) write_norm(a.norm, t, row, scale);
   const int lane = threadIdx.x % kWarp;
   const int e = blockIdx.x * kRouteExperts + threadIdx.x / kWarp;
+  const float* gate = a.gate + int64_t{e < a.num_experts ? e : 0} * width;
+  float early[kAhead];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    const int64_t at = int64_t{i} * kWarp + lane;
+    early[i] = at < width ? gate[at] : 0.0f;
+  }
+  const float scale = rms_scale(row, width, a.norm.eps, scratch);
+  if (blockIdx.x == 0) write_norm(a.norm, t, row, scale);
   if (e >= a.num_experts) return;
   float sum = 0;
-  for (int64_t i = lane; i < width; i += kWarp) {
-    sum += row[i] * scale * a.norm.weight[i] * a.gate[e * width + i];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) {
+    const int64_t at = int64_t{i} * kWarp + lane;
+    if (at < width) sum += row[at] * scale * a.norm.weight[at] * early[i];
+  }
+#pragma unroll 8
+  for (int64_t i = kAhead * kWarp + lane; i < width; i += kWarp) {
+    sum += row[i] * scale * a.norm.weight[i] * gate[i];
   }
   sum = warp_sum(sum);
   if (lane == 0) a.logits[t * a.num_experts + e] = sum;
@@ -64,6 +81,7 @@ __global__ void __launch_bounds__(kRouteThreads) norm_route_kernel(NormRoute a) 
 // Mean square of `width` values, by one warp.
 __device__ float warp_rms_scale(const float* x, int64_t width, float eps) {
   float sum = 0;
+#pragma unroll 8
   for (int64_t i = threadIdx.x % kWarp; i < width; i += kWarp) sum += x[i] * x[i];
   return rsqrtf(warp_sum(sum) / static_cast<float>(width) + eps);
 }
