@@ -3,12 +3,13 @@
 //
 //   route    every block makes the same picks, one warp a token, and the same list of hit experts
 //   up       items of 16 hidden columns of one expert are dealt to the blocks as equal runs; a stage is 32 packed rows x
-//            512 inputs, one bulk copy of 32 KiB
+//            256 inputs, one bulk copy of 16 KiB
 //   barrier  over the grid; meanwhile the producer goes on and fills the ring with w2
 //   down     a block owns 8 to 64 rows of w2 and takes them through all hit experts, so the sum over the picks of a
 //            token stays inside the block: in f32, in the order of the picks, without atomics
 // One warp produces. Four groups of four warps consume: a stage belongs to one group, so that four are in the works at
-// once. Weights are the M operand of mma m16n8k16; a lane reads 16 bytes of a weight row and the same 16 inputs of a
+// once. Every group has a ring of its own, because a barrier tells a waiter only the parity of its phase: in a shared ring
+// a group that is more than a round ahead of the others would take old bytes for new. Weights are the M operand of mma m16n8k16; a lane reads 16 bytes of a weight row and the same 16 inputs of a
 // token row, a permutation of the inputs that both operands share. Which group takes which part of a sum depends on
 // the expert's own stages alone: a token's bits do not depend on its batch.
 //   cost  the bytes of the hit experts once, and about 5 us of start, routing, barrier and end
@@ -23,11 +24,11 @@ namespace {
 constexpr int kMaxTokens = 16, kMaxExperts = 256, kMaxRows = 256;
 constexpr int kGroups = 4, kGroupWarps = 4, kConsumers = kGroups * kGroupWarps;
 constexpr int kConsumerThreads = kConsumers * 32, kThreads = kConsumerThreads + 32;
-constexpr int kStageBytes = 32768;
+constexpr int kStageBytes = 16384;
 constexpr int kUpBlocks = kStageBytes / MoePack::kBlockBytes;  // blocks of 64 inputs in a stage
-constexpr int kMaxStages = 6;
+constexpr int kMaxStages = 3;                                  // of the ring of a group
 constexpr int kMaxSharedBytes = 227 * 1024;
-constexpr int kUnits = 8;  // pairs of m16n8k16 steps of one warp in a stage
+constexpr int kUnits = 4;  // pairs of m16n8k16 steps of one warp in a stage
 
 // Barriers of the block by number; 0 is __syncthreads.
 constexpr int kConsumersBarrier = 1, kGroupBarrier = 2;
@@ -43,7 +44,7 @@ struct Shape {
 };
 
 struct Shared {
-  uint64_t full[kMaxStages], empty[kMaxStages];
+  uint64_t full[kGroups * kMaxStages], empty[kGroups * kMaxStages];
   uint32_t tokens[kMaxExperts];  // bit t: token t picked the expert
   int first_row[kMaxExperts];
   int num_hit;
@@ -56,13 +57,16 @@ struct Shared {
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / 32; }
 
-// A place in the endless row of stages.
+// A place in the ring of a group: it goes round, and the parity of its barriers' phases turns over each time.
 template <int kStages>
-struct StageAt {
-  uint32_t slot, parity;
-  __device__ explicit StageAt(int index)
-      : slot(static_cast<uint32_t>(index) % kStages),
-        parity(static_cast<uint32_t>(index) / kStages & 1) {}
+struct RingPlace {
+  uint32_t slot = 0, parity = 0;
+  __device__ void advance() {
+    if (++slot == kStages) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
 };
 
 // ---- routing
@@ -142,7 +146,7 @@ struct Work {
   int tiles;                   // items of one hit
   int first_atom, atoms;       // of w2; 0: none
   int hit_stages;              // of w2, of one hit
-  int down_begin;              // the first stage of w2
+  bool split;  // a hit's stages of w2 go round the groups; else they are one group's
 
   Work() = default;
   __device__ Work(const Shape& shape, int hits) {
@@ -155,7 +159,7 @@ struct Work {
     first_atom = block * shape.down_atoms;
     atoms = min(shape.down_atoms, max(0, shape.up_blocks * 8 - first_atom));
     hit_stages = (shape.down_blocks + shape.stage_blocks - 1) / shape.stage_blocks;
-    down_begin = (items_end - items_begin) * item_stages;
+    split = hit_stages >= kGroups;
   }
 };
 
@@ -163,17 +167,25 @@ struct Work {
 
 template <int kStages>
 struct Producer {
-  const Shared& s;
+  Shared& s;
   const Shape& shape;
   uint32_t ring;
-  int index = 0;
+  RingPlace<kStages> places[kGroups] = {};
 
-  __device__ uint32_t begin_stage(uint32_t bytes, uint32_t& to) {
-    const StageAt<kStages> at(index++);
-    barrier_wait(shared_address(&s.empty[at.slot]), at.parity ^ 1);
-    const uint32_t full = shared_address(&s.full[at.slot]);
+  // Waits for the group's next stage to be free; returns its full barrier, and its address in `to`.
+  __device__ uint32_t begin_stage(int group, uint32_t bytes, uint32_t& to) {
+    uint32_t at = 0, parity = 0;
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {  // an index that is known keeps the places in registers
+      if (i != group) continue;
+      at = i * kStages + places[i].slot;
+      parity = places[i].parity;
+      places[i].advance();
+    }
+    barrier_wait(shared_address(&s.empty[at]), parity ^ 1);
+    const uint32_t full = shared_address(&s.full[at]);
     if (lane_id() == 0) barrier_arrive_expect(full, bytes);
-    to = ring + at.slot * kStageBytes;
+    to = ring + at * kStageBytes;
     return full;
   }
 
@@ -182,43 +194,52 @@ struct Producer {
     for (int item = work.items_begin; item < work.items_end; ++item) {
       const int64_t expert = s.hit_expert[item / work.tiles];
       const char* from = w13 + (expert * work.tiles + item % work.tiles) * tile_bytes;
-      for (int done = 0; done < shape.up_blocks; done += kUpBlocks) {
+      for (int c = 0; c < work.item_stages; ++c) {
+        const int done = c * kUpBlocks;
         const uint32_t bytes = min(kUpBlocks, shape.up_blocks - done) * MoePack::kBlockBytes;
         uint32_t to;
-        const uint32_t full = begin_stage(bytes, to);
+        const uint32_t full = begin_stage(c % kGroups, bytes, to);
         if (lane_id() == 0) bulk_copy(to, from + done * MoePack::kBlockBytes, bytes, full);
       }
     }
   }
 
-  // In a stage the block's atoms of 64 inputs follow each other. They are runs of atoms of one to three weight blocks.
   __device__ void down(const Work& work, const char* w2) {
     if (work.atoms == 0) return;
-    const int first_block = work.first_atom / 4;
-    const int runs = (work.first_atom + work.atoms - 1) / 4 - first_block + 1;
-    const bool whole_blocks = work.atoms == 4 && work.first_atom % 4 == 0;
-    const int64_t block_row_bytes = int64_t{shape.down_blocks} * MoePack::kBlockBytes;
+    const int64_t expert_bytes =
+        int64_t{shape.up_blocks} * 2 * shape.down_blocks * MoePack::kBlockBytes;
     for (int hit = 0; hit < s.num_hit; ++hit) {
-      const char* from = w2 + s.hit_expert[hit] * (shape.up_blocks * 2 * block_row_bytes);
-      for (int done = 0; done < shape.down_blocks; done += shape.stage_blocks) {
+      const char* from = w2 + s.hit_expert[hit] * expert_bytes;
+      for (int c = 0; c < work.hit_stages; ++c) {
+        const int done = c * shape.stage_blocks;
         const int inputs = min(shape.stage_blocks, shape.down_blocks - done);
         uint32_t to;
-        const uint32_t full = begin_stage(inputs * work.atoms * MoePack::kAtomBytes, to);
-        if (whole_blocks) {
-          const char* at = from + first_block * block_row_bytes + done * MoePack::kBlockBytes;
-          if (lane_id() == 0) bulk_copy(to, at, inputs * MoePack::kBlockBytes, full);
-          continue;
-        }
-        for (int i = lane_id(); i < inputs * runs; i += 32) {
-          const int input = i / runs, block = first_block + i % runs;
-          const int begin = max(block * 4, work.first_atom);
-          const int end = min(block * 4 + 4, work.first_atom + work.atoms);
-          bulk_copy(to + (input * work.atoms + begin - work.first_atom) * MoePack::kAtomBytes,
-                    from + block * block_row_bytes + (done + input) * MoePack::kBlockBytes +
-                        begin % 4 * MoePack::kAtomBytes,
-                    (end - begin) * MoePack::kAtomBytes, full);
-        }
+        const uint32_t full = begin_stage((work.split ? c : hit) % kGroups,
+                                          inputs * work.atoms * MoePack::kAtomBytes, to);
+        copy_atoms(work, from + done * MoePack::kBlockBytes, inputs, to, full);
       }
+    }
+  }
+
+  // In a stage the block's atoms of 64 inputs follow each other. They are runs of atoms of one to three weight blocks.
+  __device__ void copy_atoms(const Work& work, const char* from, int inputs, uint32_t to,
+                             uint32_t full) const {
+    const int64_t block_row_bytes = int64_t{shape.down_blocks} * MoePack::kBlockBytes;
+    const int first_block = work.first_atom / 4, end_atom = work.first_atom + work.atoms;
+    if (work.atoms == 4 && work.first_atom % 4 == 0) {
+      if (lane_id() == 0) {
+        bulk_copy(to, from + first_block * block_row_bytes, inputs * MoePack::kBlockBytes, full);
+      }
+      return;
+    }
+    const int runs = (end_atom - 1) / 4 - first_block + 1;
+    for (int i = lane_id(); i < inputs * runs; i += 32) {
+      const int input = i / runs, block = first_block + i % runs;
+      const int begin = max(block * 4, work.first_atom), end = min(block * 4 + 4, end_atom);
+      bulk_copy(to + (input * work.atoms + begin - work.first_atom) * MoePack::kAtomBytes,
+                from + block * block_row_bytes + input * MoePack::kBlockBytes +
+                    begin % 4 * MoePack::kAtomBytes,
+                (end - begin) * MoePack::kAtomBytes, full);
     }
   }
 };
@@ -229,7 +250,6 @@ struct Producer {
 template <int kTilesN, int kTilesM, int kStages>
 struct Consumer {
   static constexpr int kShares = kGroupWarps / kTilesM;
-  static constexpr int kAhead = kUnits / kTilesN;  // units whose tokens are read ahead
   using Sums = float[kTilesN][4];
   using Partials = float[kConsumers][kTilesN][128];
 
@@ -241,10 +261,18 @@ struct Consumer {
   int turn = 0;        // which of the two is next
   int group = warp_id() / kGroupWarps, member = warp_id() % kGroupWarps;
   int g = lane_id() / 4, q = lane_id() % 4;
+  RingPlace<kStages> place = {};
 
-  __device__ void release(uint32_t slot) {
+  // Waits for the group's next stage and returns its address.
+  __device__ uint32_t await_stage() const {
+    const uint32_t at = group * kStages + place.slot;
+    barrier_wait(shared_address(&s.full[at]), place.parity);
+    return ring + at * kStageBytes;
+  }
+  __device__ void release_stage() {
     __syncwarp();
-    if (lane_id() == 0) barrier_arrive(shared_address(&s.empty[slot]));
+    if (lane_id() == 0) barrier_arrive(shared_address(&s.empty[group * kStages + place.slot]));
+    place.advance();
   }
   __device__ void keep(const Sums& sums, int tiles) {
     float(&to)[kTilesN][128] = partials[turn][warp_id()];
@@ -282,35 +310,28 @@ struct Consumer {
 #pragma unroll
     for (int n = 0; n < kTilesN; ++n) {
       token[n] = x + int64_t{s.row_token[first_row + min(n * 8 + g, rows - 1)]} * shape.width +
-                 share * 256 + q * 8;
+                 share * 128 + q * 8;
     }
     Sums sums = {};
-    const int first_stage = (item - work.items_begin) * work.item_stages;
     for (int c = group; c < work.item_stages; c += kGroups) {
-      const int units = min(kUnits, (shape.up_blocks - c * kUpBlocks - share * 4) * 2);
-      uint4 tokens[kAhead][kTilesN] = {};
-      const auto fetch = [&](int u) {
+      const int units = min(kUnits, (shape.up_blocks - c * kUpBlocks - share * 2) * 2);
+      uint4 tokens[kUnits][kTilesN] = {};
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u) {
 #pragma unroll
         for (int n = 0; n < kTilesN; ++n) {
           if (n >= tiles || u >= units) break;
-          tokens[u % kAhead][n] =
-              __ldg(reinterpret_cast<const uint4*>(token[n] + c * 512 + u * 32));
+          tokens[u][n] = __ldg(reinterpret_cast<const uint4*>(token[n] + c * 256 + u * 32));
         }
-      };
-#pragma unroll
-      for (int u = 0; u < kAhead; ++u) fetch(u);
-      const StageAt<kStages> at(first_stage + c);
-      barrier_wait(shared_address(&s.full[at.slot]), at.parity);
-      const uint32_t stage =
-          ring + at.slot * kStageBytes + share * (kStageBytes / 2) + half * 2048 + g * 128;
+      }
+      const uint32_t stage = await_stage() + share * (kStageBytes / 2) + half * 2048 + g * 128;
 #pragma unroll
       for (int u = 0; u < kUnits; ++u) {
         if (u >= units) break;
         const uint32_t from = stage + u / 2 * MoePack::kBlockBytes + ((u % 2 * 4 + q ^ g) << 4);
-        add(sums, read(from), read(from + MoePack::kAtomBytes), tokens[u % kAhead], tiles);
-        if (u + kAhead < kUnits) fetch(u + kAhead);
+        add(sums, read(from), read(from + MoePack::kAtomBytes), tokens[u], tiles);
       }
-      release(at.slot);
+      release_stage();
     }
     keep(sums, tiles);
     named_barrier(kConsumersBarrier, kConsumerThreads);
@@ -334,9 +355,8 @@ struct Consumer {
            column] = __float2bfloat16(glu(shape.activation, gate, up));
   }
 
-  // One hit expert's part of the block's rows of w2: into results [rows, 8 atoms]. With `split` all groups share its
-  // stages, else it belongs to this one.
-  __device__ void down_hit(int hit, bool split, const bf16* hidden, float* results) {
+  // One hit expert's part of the block's rows of w2: into results [rows, 8 atoms].
+  __device__ void down_hit(int hit, const bf16* hidden, float* results) {
     const int first_row = s.hit_row[hit], rows = s.hit_row[hit + 1] - first_row;
     const int tiles = (rows + 7) / 8;
     const int tile_m = member % kTilesM, share = member / kTilesM;
@@ -347,43 +367,38 @@ struct Consumer {
       token[n] = hidden + int64_t{first_row + min(n * 8 + g, rows - 1)} * width + q * 8;
     }
     Sums sums = {};
-    const int first_stage = work.down_begin + hit * work.hit_stages;
-    for (int c = split ? group : 0; c < work.hit_stages; c += split ? kGroups : 1) {
+    const int step = work.split ? kGroups : 1;
+    for (int c = work.split ? group : 0; c < work.hit_stages; c += step) {
       const int begin = c * shape.stage_blocks;
       const int units = min(shape.stage_blocks, shape.down_blocks - begin) * 2;
-      uint4 tokens[kAhead][kTilesN] = {};
-      const auto fetch = [&](int u) {
+      uint4 tokens[kUnits][kTilesN] = {};
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u) {
         const int unit = u * kShares + share;
 #pragma unroll
         for (int n = 0; n < kTilesN; ++n) {
           if (n >= tiles || unit >= units) break;
-          tokens[u % kAhead][n] =
-              __ldcg(reinterpret_cast<const uint4*>(token[n] + begin * 64 + unit * 32));
+          tokens[u][n] = __ldcg(reinterpret_cast<const uint4*>(token[n] + begin * 64 + unit * 32));
         }
-      };
-#pragma unroll
-      for (int u = 0; u < kAhead; ++u) fetch(u);
-      const StageAt<kStages> at(first_stage + c);
-      barrier_wait(shared_address(&s.full[at.slot]), at.parity);
-      const uint32_t stage = ring + at.slot * kStageBytes + tile_m * 2048 + g * 128;
+      }
+      const uint32_t stage = await_stage() + tile_m * 2048 + g * 128;
 #pragma unroll
       for (int u = 0; u < kUnits; ++u) {
         const int unit = u * kShares + share;
         if (unit >= units || tile_m * 2 >= work.atoms) break;
         const uint32_t from =
             stage + unit / 2 * (work.atoms * MoePack::kAtomBytes) + ((unit % 2 * 4 + q ^ g) << 4);
-        add(sums, read(from), read(from + MoePack::kAtomBytes), tokens[u % kAhead], tiles);
-        if (u + kAhead < kUnits) fetch(u + kAhead);
+        add(sums, read(from), read(from + MoePack::kAtomBytes), tokens[u], tiles);
       }
-      release(at.slot);
+      release_stage();
     }
     keep(sums, tiles);
-    const int threads = split ? kConsumerThreads : kGroupWarps * 32;
-    named_barrier(split ? kConsumersBarrier : kGroupBarrier + group, threads);
+    const int threads = work.split ? kConsumerThreads : kGroupWarps * 32;
+    named_barrier(work.split ? kConsumersBarrier : kGroupBarrier + group, threads);
     const int out_rows = work.atoms * 8;
     for (int i = static_cast<int>(threadIdx.x) % threads; i < rows * out_rows; i += threads) {
       results[(first_row + i / out_rows) * out_rows + i % out_rows] =
-          total(i / out_rows, i % out_rows, split ? 0 : group, split ? kGroups : 1);
+          total(i / out_rows, i % out_rows, work.split ? 0 : group, work.split ? kGroups : 1);
     }
     turn ^= 1;
   }
@@ -426,7 +441,7 @@ __global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::
   __shared__ Work work;
   using Consumer = Consumer<kTilesN, kTilesM, kStages>;
   const int thread = static_cast<int>(threadIdx.x), warp = warp_id();
-  if (thread < kStages) {
+  if (thread < kGroups * kStages) {
     barrier_init(shared_address(&s.full[thread]), 1);
     barrier_init(shared_address(&s.empty[thread]), kGroupWarps);
     barrier_init_done();
@@ -460,7 +475,7 @@ __global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::
   named_barrier(kConsumersBarrier, kConsumerThreads);
 
   auto* const partials =
-      reinterpret_cast<typename Consumer::Partials*>(dynamic + kStages * kStageBytes);
+      reinterpret_cast<typename Consumer::Partials*>(dynamic + kGroups * kStages * kStageBytes);
   auto* const results = reinterpret_cast<float*>(partials + 2);
   auto* const hidden = static_cast<bf16*>(args.workspace);
   Consumer consumer{s, shape, work, ring, partials};
@@ -485,9 +500,9 @@ __global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::
   if (blockIdx.x == gridDim.x - 1) store_routing(s, shape, args.routing);
   if (work.atoms == 0) return;
 
-  const bool split = work.hit_stages >= kGroups;
-  for (int hit = split ? 0 : consumer.group; hit < s.num_hit; hit += split ? 1 : kGroups) {
-    consumer.down_hit(hit, split, hidden, results);
+  for (int hit = work.split ? 0 : consumer.group; hit < s.num_hit;
+       hit += work.split ? 1 : kGroups) {
+    consumer.down_hit(hit, hidden, results);
   }
   named_barrier(kConsumersBarrier, kConsumerThreads);
 #pragma unroll
@@ -508,7 +523,7 @@ struct Plan {
   int shared_bytes = 0;
 };
 
-int stages_for(int64_t tokens) noexcept { return tokens <= 8 ? 6 : 5; }
+int stages_for(int64_t tokens) noexcept { return tokens <= 8 ? 3 : 2; }
 
 Plan plan_for(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
   Plan plan;
@@ -529,7 +544,8 @@ Plan plan_for(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
   const int stages = most == 0 ? 1 : (shape.down_blocks + most - 1) / most;
   shape.stage_blocks = (shape.down_blocks + stages - 1) / stages;
   const int tiles_n = tokens <= 8 ? 1 : 2;
-  plan.shared_bytes = stages_for(tokens) * kStageBytes + 2 * kConsumers * tiles_n * 128 * 4 +
+  plan.shared_bytes = kGroups * stages_for(tokens) * kStageBytes +
+                      2 * kConsumers * tiles_n * 128 * 4 +
                       static_cast<int>(tokens) * problem.rule.top_k * shape.down_atoms * 8 * 4;
   const int static_bytes = static_cast<int>(sizeof(Shared));
   const bool fits = shape.down_atoms <= 8 && plan.shared_bytes + static_bytes <= kMaxSharedBytes;
@@ -556,8 +572,8 @@ void launch(const Plan& plan, const MoeFfn::Args& args, cudaStream_t stream) noe
 
 template <int kTilesM>
 void launch_for_tokens(const Plan& plan, const MoeFfn::Args& args, cudaStream_t stream) noexcept {
-  if (args.tokens <= 8) return launch<1, kTilesM, 6>(plan, args, stream);
-  launch<2, kTilesM, 5>(plan, args, stream);
+  if (args.tokens <= 8) return launch<1, kTilesM, 3>(plan, args, stream);
+  launch<2, kTilesM, 2>(plan, args, stream);
 }
 
 const char* refusal(const MoeFfn::Problem& problem) noexcept {
