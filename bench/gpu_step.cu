@@ -276,8 +276,8 @@ void bench_rows(const Report& report, const Shape& s, int64_t tokens) {
   const NormRows norm{.x = x, .weight = weight, .tokens = tokens, .width = s.width, .y_bf16 = y16};
   const auto row = static_cast<double>(tokens * s.width);
   report.add(name + " norm", measure(20, [&](int) { norm_rows(norm, stream()); }), row * 6, 0);
-  if (tokens <= kNormRouteTokens) {
-    const NormRoute both{norm, gate, s.experts, logits};
+  const NormRoute both{norm, gate, s.experts, logits};
+  if (norm_route_accepts(both)) {
     report.add(name + " norm and gate", measure(20, [&](int) { norm_route(both, stream()); }),
                row * 6 + static_cast<double>(s.experts * s.width * 4), 0);
   }

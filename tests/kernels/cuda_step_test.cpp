@@ -56,8 +56,8 @@ TEST(CudaRows, NormIsTheReferences) {
 TEST(CudaRows, NormAndGateInOneAreTheTwo) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
   for (const int tokens : {1, 2, 7, 16}) {
-    for (const int experts : {1, 8, 60, 128}) {
-      const int64_t width = 331;
+    for (const auto& [experts, width] :
+         {std::pair<int, int64_t>{1, 4}, {8, 332}, {60, 1028}, {128, 2048}, {5, 4100}}) {
       const OnDevice x(cases::random_values(tokens * width, 1, 3));
       const OnDevice weight(cases::random_values(width, 3, 2));
       const OnDevice gate(cases::random_values(experts * width, 4, 1));
@@ -78,11 +78,12 @@ TEST(CudaRows, NormAndGateInOneAreTheTwo) {
                          .y = two.as<float>()},
                         queue());
       norm.y_f32 = y_one.as<float>();
-      cuda::norm_route({.norm = norm,
-                        .gate = gate.as<float>(),
-                        .num_experts = experts,
-                        .logits = one.as<float>()},
-                       queue());
+      const cuda::NormRoute both{.norm = norm,
+                                 .gate = gate.as<float>(),
+                                 .num_experts = experts,
+                                 .logits = one.as<float>()};
+      ASSERT_TRUE(cuda::norm_route_accepts(both));
+      cuda::norm_route(both, queue());
       expect_near(y_one.read<float>(tokens * width), y.read<float>(tokens * width), 1e-6);
       expect_near(one.read<float>(tokens * experts), two.read<float>(tokens * experts), 2e-6);
     }
@@ -255,7 +256,12 @@ void check_dense(DType dtype, double limit, Run&& run) {
     const auto x = cases::bf16_values(c.tokens * c.k, 1), w = cases::bf16_values(c.n * c.k, 2);
     const auto bias = cases::random_values(c.n, 3, 1);
     const auto before = cases::random_values(c.tokens * c.n, 4, 1);
-    const OnDevice dx = on_device(x, dtype), dw = on_device(w, dtype), db(bias), y(before);
+    // Room for the library's padded tokens.
+    const int64_t padded = cuda::padded_tokens(c.tokens);
+    auto wide_x = x, wide_y = before;
+    wide_x.resize(static_cast<size_t>(padded * c.k));
+    wide_y.resize(static_cast<size_t>(padded * c.n));
+    const OnDevice dx = on_device(wide_x, dtype), dw = on_device(w, dtype), db(bias), y(wide_y);
     const cuda::Dense args{.x = dx.data(),
                            .weight = dw.data(),
                            .bias = db.as<float>(),

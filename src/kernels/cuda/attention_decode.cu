@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of sequences that add one token: the keys are read once for all query heads of a group, and are split at
-// fixed positions (every 256) over blocks, so that one long sequence fills the machine too.
+// fixed positions (every 512) over blocks, so that one long sequence fills the machine too.
 //
-//   work item  (sequence, span of 256 positions, kv head, tile of 16 query heads); a block takes items by its number
-//   in a block  4 warps take 64 positions each, 16 at a time:
-//     S [16 heads, 16 keys] = Q K^T    K rows go straight from memory into mma operands, z permuted alike in Q and K
-//     P = exp2(S - max)                stays in the registers that the next product reads
-//     O [16 heads, Z] += P V           two keys' values are interleaved in registers; z permuted, undone at the store
-//   spans are merged in ascending order by the block that comes last, so a token's bits depend on its own keys alone.
+//   work item  (sequence, span of 512 positions, kv head, tile of 8 query heads); a block takes items by its number
+//   in a block  4 warps take 128 positions each, 16 at a time:
+//     S^T [16 keys, 8 heads] = K Q^T     K rows go straight from memory into mma operands, z permuted alike in K and Q
+//     P = exp2(S - max)                  8 x 8 pieces are transposed in registers for the next product
+//     O^T [Z, 8 heads] += V^T P^T        two keys' values are interleaved in registers; z permuted, undone at the store
+//   The next keys are on their way during the second product, the next values during the first.
+//   Spans are merged in a fixed order by the block that comes last, so a token's bits depend on its own keys alone.
 // Floor: the bytes of K and V of every cached position, once. Source: Dao et al. 2023, "Flash-Decoding"; Kwon et al. 2023,
 // arXiv 2309.06180.
 #include "kernels/cuda/step.h"
@@ -16,9 +17,10 @@
 namespace switchyard::cuda {
 namespace {
 
-constexpr int kWarps = 4, kThreads = kWarps * kWarp;
-constexpr int kSpan = 256, kTile = 16;  // positions of an item, and of a warp's step
-constexpr int kHeads = 16;              // rows of the mma
+constexpr int kWarps = 4, kThreads = kWarps * kWarp, kBlocks = 3;  // blocks of a multiprocessor
+constexpr int kSpan = 512, kShare = kSpan / kWarps,
+              kTile = 16;  // positions: an item's, a warp's, a step's
+constexpr int kHeads = 8;  // columns of the mma
 constexpr float kLog2e = 1.4426950408889634f;
 
 struct Item {
@@ -80,49 +82,35 @@ __device__ Item find_item(const Attend& a, const int32_t* prefix, int64_t index)
   return item;
 }
 
-// The softmax state of 16 heads over some keys; a lane holds rows lane/4 and lane/4 + 8.
+// The softmax state of 8 heads over some keys. A lane holds heads 2 quad and 2 quad + 1; of z it holds, for each half h of
+// 64 and each j, 64 h + 8 group + 2 j (elements 0 and 1) and the next (2 and 3).
 template <int kZ>
 struct State {
-  float o[kZ / 64][8][4] = {};
+  float o[kZ / 64][4][4] = {};
   float highest[2] = {-INFINITY, -INFINITY};
-  float total[2] = {0, 0};  // of this lane's keys; summed over the quad at the end
+  float total[2] = {0, 0};  // of this lane's keys; summed over the lanes at the end
 };
-
-// Queries of the item as the A operand: [32-wide step of z][16-wide half][4].
-template <int kZ>
-__device__ void load_queries(const Attend& a, const Item& item, int64_t token,
-                             uint32_t (&q)[kZ / 32][8]) {
-  const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
-  const int share = a.heads / a.kv_heads, first = item.head_tile * kHeads;
-  const bf16* from = static_cast<const bf16*>(a.q) +
-                     (token * a.heads + item.kv_head * share + first) * kZ + quad * 8;
-  const uint4 zero = make_uint4(0, 0, 0, 0);
-#pragma unroll
-  for (int j = 0; j < kZ / 32; ++j) {
-    const uint4 low =
-        first + group < share ? *reinterpret_cast<const uint4*>(from + group * kZ + j * 32) : zero;
-    const uint4 high = first + group + 8 < share
-                           ? *reinterpret_cast<const uint4*>(from + (group + 8) * kZ + j * 32)
-                           : zero;
-    q[j][0] = low.x, q[j][1] = high.x, q[j][2] = low.y, q[j][3] = high.y;
-    q[j][4] = low.z, q[j][5] = high.z, q[j][6] = low.w, q[j][7] = high.w;
-  }
-}
-
-// Where the keys or values of a tile's 16 positions begin; they share a block.
-template <int kZ>
-__device__ const bf16* tile_base(const Attend& a, const void* cache, const int32_t* table,
-                                 int kv_head, int position) {
-  const int64_t block = table[position / a.block_tokens];
-  return static_cast<const bf16*>(cache) +
-         ((block * a.kv_heads + kv_head) * a.block_tokens + position % a.block_tokens) * kZ;
-}
 
 template <int kZ>
 struct Tile {
   uint4 k[2][kZ / 32];  // keys group and group + 8
   uint4 v[kZ / 64][4];  // keys 2 quad, 2 quad + 1, 2 quad + 8, 2 quad + 9
 };
+
+// Queries of the item as the B operand: head `group`, 8 values of each 32.
+template <int kZ>
+__device__ void load_queries(const Attend& a, const Item& item, int64_t token,
+                             uint4 (&q)[kZ / 32]) {
+  const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
+  const int share = a.heads / a.kv_heads, first = item.head_tile * kHeads;
+  const bf16* from = static_cast<const bf16*>(a.q) +
+                     (token * a.heads + item.kv_head * share + first + group) * kZ + quad * 8;
+#pragma unroll
+  for (int j = 0; j < kZ / 32; ++j) {
+    q[j] = first + group < share ? *reinterpret_cast<const uint4*>(from + j * 32)
+                                 : make_uint4(0, 0, 0, 0);
+  }
+}
 
 template <int kZ>
 __device__ void load_keys(const bf16* k, int count, Tile<kZ>& tile) {
@@ -156,74 +144,65 @@ __device__ __forceinline__ uint32_t word(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
+// An 8 x 8 matrix of bf16, two of a row in each lane, transposed.
+__device__ __forceinline__ uint32_t transpose(uint32_t rows) {
+  uint32_t columns;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(columns) : "r"(rows));
+  return columns;
+}
+
 template <int kZ>
-__device__ void score(const uint32_t (&q)[kZ / 32][8], const Tile<kZ>& tile, float (&s)[2][4]) {
+__device__ void score(const uint4 (&q)[kZ / 32], const Tile<kZ>& tile, float (&s)[4]) {
 #pragma unroll
-  for (int n = 0; n < 2; ++n) {
-#pragma unroll
-    for (int j = 0; j < kZ / 32; ++j) {
-      const uint4& k = tile.k[n][j];
-      mma_16816(s[n], q[j][0], q[j][1], q[j][2], q[j][3], k.x, k.y);
-      mma_16816(s[n], q[j][4], q[j][5], q[j][6], q[j][7], k.z, k.w);
-    }
+  for (int j = 0; j < kZ / 32; ++j) {
+    const uint4 &low = tile.k[0][j], &high = tile.k[1][j];
+    mma_16816(s, low.x, high.x, low.y, high.y, q[j].x, q[j].y);
+    mma_16816(s, low.z, high.z, low.w, high.w, q[j].z, q[j].w);
   }
 }
 
 // Hides keys outside [low, high), then turns scores into weights and scales what is there already.
 template <int kZ>
-__device__ void soften(float scale, int low, int high, float (&s)[2][4], State<kZ>& state) {
-  const int quad = threadIdx.x % 4;
+__device__ void soften(float scale, int low, int high, float (&s)[4], State<kZ>& state) {
+  const int group = threadIdx.x % kWarp / 4;
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float most = state.highest[r];
+  for (int i = 0; i < 2; ++i) {  // head 2 quad + i: elements i (key group) and i + 2 (group + 8)
+    float &first = s[i], &second = s[i + 2];
+    first = group >= low && group < high ? first * scale : -INFINITY;
+    second = group + 8 >= low && group + 8 < high ? second * scale : -INFINITY;
+    float most = fmaxf(state.highest[i], fmaxf(first, second));
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int key = n * 8 + quad * 2 + i;
-        float& value = s[n][r * 2 + i];
-        value = key >= low && key < high ? value * scale : -INFINITY;
-        most = fmaxf(most, value);
-      }
+    for (int offset = 4; offset < kWarp; offset <<= 1) {
+      most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, offset));
     }
-    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
     const float base = most == -INFINITY ? 0.0f : most;
-    const float shrink = exp2f(state.highest[r] - base);
-    state.highest[r] = most;
-    state.total[r] *= shrink;
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float& value = s[n][r * 2 + i];
-        value = exp2f(value - base);
-        state.total[r] += value;
-      }
-    }
+    const float shrink = exp2f(state.highest[i] - base);
+    state.highest[i] = most;
+    first = exp2f(first - base);
+    second = exp2f(second - base);
+    state.total[i] = state.total[i] * shrink + first + second;
 #pragma unroll
     for (int h = 0; h < kZ / 64; ++h) {
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        state.o[h][j][r * 2] *= shrink;
-        state.o[h][j][r * 2 + 1] *= shrink;
+      for (int j = 0; j < 4; ++j) {
+        state.o[h][j][i] *= shrink;
+        state.o[h][j][i + 2] *= shrink;
       }
     }
   }
 }
 
 template <int kZ>
-__device__ void accumulate(const float (&p)[2][4], const Tile<kZ>& tile, State<kZ>& state) {
-  const uint32_t a0 = pack_bf16(p[0][0], p[0][1]), a1 = pack_bf16(p[0][2], p[0][3]);
-  const uint32_t a2 = pack_bf16(p[1][0], p[1][1]), a3 = pack_bf16(p[1][2], p[1][3]);
+__device__ void accumulate(const float (&p)[4], const Tile<kZ>& tile, State<kZ>& state) {
+  const uint32_t b0 = transpose(pack_bf16(p[0], p[1])), b1 = transpose(pack_bf16(p[2], p[3]));
 #pragma unroll
   for (int h = 0; h < kZ / 64; ++h) {
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const uint32_t pick = j % 2 == 0 ? 0x5410 : 0x7632;
-      const uint32_t b0 = __byte_perm(word(tile.v[h][0], j / 2), word(tile.v[h][1], j / 2), pick);
-      const uint32_t b1 = __byte_perm(word(tile.v[h][2], j / 2), word(tile.v[h][3], j / 2), pick);
-      mma_16816(state.o[h][j], a0, a1, a2, a3, b0, b1);
+    for (int j = 0; j < 4; ++j) {
+      const uint32_t v0 = word(tile.v[h][0], j), v1 = word(tile.v[h][1], j);
+      const uint32_t v2 = word(tile.v[h][2], j), v3 = word(tile.v[h][3], j);
+      mma_16816(state.o[h][j], __byte_perm(v0, v1, 0x5410), __byte_perm(v0, v1, 0x7632),
+                __byte_perm(v2, v3, 0x5410), __byte_perm(v2, v3, 0x7632), b0, b1);
     }
   }
 }
@@ -234,122 +213,158 @@ __device__ void run_warp(const Attend& a, const Item& item, State<kZ>& state) {
   const int token = a.seq_offset[item.sequence], position = a.context_len[item.sequence];
   const int32_t* table = a.block_table + int64_t{item.sequence} * a.max_blocks;
   const int start = a.window > 0 ? max(0, position - a.window + 1) : 0;
-  const int begin = item.span * kSpan + (threadIdx.x / kWarp) * (kSpan / kWarps);
-  const int end = min(begin + kSpan / kWarps, position + 1);
-  uint32_t q[kZ / 32][8];
-  load_queries<kZ>(a, item, token, q);
+  const int begin = item.span * kSpan + (threadIdx.x / kWarp) * kShare;
+  const int end = min(begin + kShare, position + 1);
   int at = max(begin, start / kTile * kTile);
   if (at >= end) return;
+  // Lane i finds the row (of all blocks, heads and positions) where the warp's i-th tile begins: one round trip for all.
+  // A tile's positions share a block.
+  const int own = begin + static_cast<int>(threadIdx.x % kWarp) * kTile;
+  int32_t row = 0;
+  if (own >= at && own < end) {
+    const int32_t block = table[own / a.block_tokens];
+    row = (block * a.kv_heads + item.kv_head) * a.block_tokens + own % a.block_tokens;
+  }
+  const auto offset = [&](int tile_at) {
+    return int64_t{__shfl_sync(kAllLanes, row, (tile_at - begin) / kTile)} * kZ;
+  };
+  const auto* k_cache = static_cast<const bf16*>(a.k_cache);
+  const auto* v_cache = static_cast<const bf16*>(a.v_cache);
   Tile<kZ> tile;
-  load_keys<kZ>(tile_base<kZ>(a, a.k_cache, table, item.kv_head, at), end - at, tile);
+  int64_t first = offset(at);
+  load_keys<kZ>(k_cache + first, end - at, tile);
+  load_values<kZ>(v_cache + first, end - at, tile);
+  uint4 q[kZ / 32];
+  load_queries<kZ>(a, item, token, q);
   for (; at < end; at += kTile) {
-    load_values<kZ>(tile_base<kZ>(a, a.v_cache, table, item.kv_head, at), end - at, tile);
-    float s[2][4] = {};
-    score<kZ>(q, tile, s);
     const int next = at + kTile;
+    float s[4] = {};
+    score<kZ>(q, tile, s);
     if (next < end) {
-      load_keys<kZ>(tile_base<kZ>(a, a.k_cache, table, item.kv_head, next), end - next, tile);
+      first = offset(next);
+      load_keys<kZ>(k_cache + first, end - next, tile);
     }
     soften<kZ>(a.scale * kLog2e, start - at, end - at, s, state);
     accumulate<kZ>(s, tile, state);
+    if (next < end) load_values<kZ>(v_cache + first, end - next, tile);
   }
 }
 
-// What warps and spans hand over: per head the highest score, the sum, and Z values.
+// What warps hand over, per head. Rows are padded: fewer lanes meet in a bank.
 template <int kZ>
 struct Shared {
-  float o[kWarps][kHeads][kZ];
+  float o[kWarps][kHeads][kZ + 4];
   float highest[kWarps][kHeads], total[kWarps][kHeads];
+  float most[kHeads], sum[kHeads];  // of all warps, or of all spans
   int32_t prefix[kMaxDecodeSequences + 1];
   int is_last;
 };
 
 template <int kZ>
-__device__ void share(State<kZ>& state, Shared<kZ>& shared) {
+__device__ void share(const State<kZ>& state, Shared<kZ>& shared) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int group = lane / 4, quad = lane % 4;
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    float total = state.total[r];
-    total += __shfl_xor_sync(kAllLanes, total, 1);
-    total += __shfl_xor_sync(kAllLanes, total, 2);
-    const int row = group + 8 * r;
-    shared.highest[warp][row] = state.highest[r];
-    shared.total[warp][row] = total;
+  for (int i = 0; i < 2; ++i) {
+    float total = state.total[i];
+#pragma unroll
+    for (int offset = 4; offset < kWarp; offset <<= 1) {
+      total += __shfl_xor_sync(kAllLanes, total, offset);
+    }
+    const int head = quad * 2 + i;
+    if (group == 0) {
+      shared.highest[warp][head] = state.highest[i];
+      shared.total[warp][head] = total;
+    }
 #pragma unroll
     for (int h = 0; h < kZ / 64; ++h) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float* to = &shared.o[warp][row][h * 64 + (quad * 2 + i) * 8];
-#pragma unroll
-        for (int j = 0; j < 8; ++j) to[j] = state.o[h][j][r * 2 + i];
-      }
+      auto* to = reinterpret_cast<float4*>(&shared.o[warp][head][h * 64 + group * 8]);
+      const auto& o = state.o[h];
+      to[0] = make_float4(o[0][i], o[0][i + 2], o[1][i], o[1][i + 2]);
+      to[1] = make_float4(o[2][i], o[2][i + 2], o[3][i], o[3][i + 2]);
     }
   }
 }
 
-// Workspace: counters [B, G, tiles], then per item and head: highest, total, Z values.
+// Workspace: counters [B, G, tiles], then per item and head: highest, total, two unused, Z values.
 __device__ int32_t* counter_of(const Attend& a, const Item& item) {
   return static_cast<int32_t*>(a.workspace) +
          (int64_t{item.sequence} * a.kv_heads + item.kv_head) * head_tiles(a) + item.head_tile;
 }
-__host__ __device__ constexpr int64_t counter_bytes(const Attend& a, int sequences) {
-  return (int64_t{sequences} * a.kv_heads * head_tiles(a) * 4 + 255) / 256 * 256;
+__host__ __device__ constexpr int64_t counter_bytes(const Attend& a) {
+  return (int64_t{kMaxDecodeSequences} * a.kv_heads * head_tiles(a) * 4 + 255) / 256 * 256;
 }
 template <int kZ>
-__device__ float* partial_of(const Attend& a, int64_t index) {
-  auto* first = static_cast<char*>(a.workspace) + counter_bytes(a, kMaxDecodeSequences);
-  return reinterpret_cast<float*>(first) + index * item_rows(a, 0) * (kZ + 2);
+__device__ float* partial_of(const Attend& a, int64_t index, int row) {
+  auto* first = static_cast<char*>(a.workspace) + counter_bytes(a);
+  return reinterpret_cast<float*>(first) + (index * item_rows(a, 0) + row) * (kZ + 4);
 }
 
-// Merges `count` states of one head in ascending order: highest and total are `stride` apart, values `stride` too.
-struct Merged {
-  float highest, total, value;
-};
-__device__ void merge(Merged& into, float highest, float total, float value) {
-  const float most = fmaxf(into.highest, highest);
-  const float base = most == -INFINITY ? 0.0f : most;
-  const float keep = exp2f(into.highest - base), add = exp2f(highest - base);
-  into = {most, into.total * keep + total * add, into.value * keep + value * add};
+// 2^(a - b) where both may be minus infinity: nothing was seen.
+__device__ __forceinline__ float weight_of(float highest, float most) {
+  return most == -INFINITY ? 0.0f : exp2f(highest - most);
 }
 
+__device__ __forceinline__ void add_scaled(float4& to, const float4& v, float weight) {
+  to.x += v.x * weight;
+  to.y += v.y * weight;
+  to.z += v.z * weight;
+  to.w += v.w * weight;
+}
+
+// Four values of one head, divided by the head's sum.
 template <int kZ>
-__device__ void write_out(const Attend& a, const Item& item, int row, int z, const Merged& merged) {
+__device__ void write_out(const Attend& a, const Item& item, int row, int z, const float4& value,
+                          float total) {
   const int share = a.heads / a.kv_heads;
   const int64_t token = a.seq_offset[item.sequence];
   const int64_t head = item.kv_head * share + item.head_tile * kHeads + row;
-  static_cast<bf16*>(a.out)[(token * a.heads + head) * kZ + z] =
-      from_f32<bf16>(merged.value / merged.total);
+  const float inverse = 1.0f / total;
+  auto* to = static_cast<bf16*>(a.out) + (token * a.heads + head) * kZ + z;
+  *reinterpret_cast<uint2*>(to) = make_uint2(pack_bf16(value.x * inverse, value.y * inverse),
+                                             pack_bf16(value.z * inverse, value.w * inverse));
 }
 
 // The four warps' states become one: the result, or this span's partial.
 template <int kZ>
 __device__ void merge_warps(const Attend& a, const Item& item, int64_t index, int rows,
-                            const Shared<kZ>& shared) {
-  for (int i = threadIdx.x; i < rows * kZ; i += kThreads) {
-    const int row = i / kZ, z = i % kZ;
-    Merged merged{-INFINITY, 0, 0};
+                            Shared<kZ>& shared) {
+  if (threadIdx.x < kHeads) {
+    const int row = threadIdx.x;
+    float most = -INFINITY, sum = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) most = fmaxf(most, shared.highest[w][row]);
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      merge(merged, shared.highest[w][row], shared.total[w][row], shared.o[w][row][z]);
+      const float weight = weight_of(shared.highest[w][row], most);
+      sum += shared.total[w][row] * weight;
+      shared.highest[w][row] = weight;
+    }
+    shared.most[row] = most;
+    shared.sum[row] = sum;
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < rows * (kZ / 4); i += kThreads) {
+    const int row = i / (kZ / 4), z = i % (kZ / 4) * 4;
+    float4 value = make_float4(0, 0, 0, 0);
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      add_scaled(value, *reinterpret_cast<const float4*>(&shared.o[w][row][z]),
+                 shared.highest[w][row]);
     }
     if (item.spans == 1) {
-      write_out<kZ>(a, item, row, z, merged);
+      write_out<kZ>(a, item, row, z, value, shared.sum[row]);
       continue;
     }
-    float* to = partial_of<kZ>(a, index) + row * (kZ + 2);
-    to[2 + z] = merged.value;
-    if (z == 0) {
-      to[0] = merged.highest;
-      to[1] = merged.total;
-    }
+    float* to = partial_of<kZ>(a, index, row);
+    *reinterpret_cast<float4*>(to + 4 + z) = value;
+    if (z == 0) *reinterpret_cast<float2*>(to) = make_float2(shared.most[row], shared.sum[row]);
   }
 }
 
-// The last block of a sequence's spans merges them all.
+// Whether this block is the last of a sequence's spans to come; what the others wrote is then visible.
 template <int kZ>
-__device__ void merge_spans(const Attend& a, const Item& item, int64_t index, int rows,
-                            Shared<kZ>& shared) {
+__device__ bool is_last(const Attend& a, const Item& item, Shared<kZ>& shared) {
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -358,25 +373,49 @@ __device__ void merge_spans(const Attend& a, const Item& item, int64_t index, in
     if (shared.is_last) *counter = 0;  // fit for the next launch
   }
   __syncthreads();
-  if (!shared.is_last) return;
   __threadfence();
-  const int64_t step = int64_t{a.kv_heads} * head_tiles(a);
-  const int64_t first = index - item.span * step;
-  for (int i = threadIdx.x; i < rows * kZ; i += kThreads) {
-    const int row = i / kZ, z = i % kZ;
-    Merged merged{-INFINITY, 0, 0};
-    for (int s = 0; s < item.spans; ++s) {
-      const float* from = partial_of<kZ>(a, first + s * step) + row * (kZ + 2);
-      merge(merged, __ldcg(from), __ldcg(from + 1), __ldcg(from + 2 + z));
+  return shared.is_last;
+}
+
+// All spans of a sequence become the result.
+template <int kZ>
+__device__ void merge_spans(const Attend& a, const Item& item, int64_t index, int rows,
+                            Shared<kZ>& shared) {
+  const int64_t step = int64_t{a.kv_heads} * head_tiles(a), first = index - item.span * step;
+  const int lane = threadIdx.x % kWarp;
+  for (int row = threadIdx.x / kWarp; row < rows; row += kWarps) {
+    float most = -INFINITY, sum = 0;
+    for (int s = lane; s < item.spans; s += kWarp) {
+      most = fmaxf(most, __ldcg(partial_of<kZ>(a, first + s * step, row)));
     }
-    write_out<kZ>(a, item, row, z, merged);
+    most = warp_max(most);
+    for (int s = lane; s < item.spans; s += kWarp) {
+      const float* from = partial_of<kZ>(a, first + s * step, row);
+      sum += weight_of(__ldcg(from), most) * __ldcg(from + 1);
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) {
+      shared.most[row] = most;
+      shared.sum[row] = sum;
+    }
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < rows * (kZ / 4); i += kThreads) {
+    const int row = i / (kZ / 4), z = i % (kZ / 4) * 4;
+    float4 value = make_float4(0, 0, 0, 0);
+#pragma unroll 4
+    for (int s = 0; s < item.spans; ++s) {
+      const float* from = partial_of<kZ>(a, first + s * step, row);
+      add_scaled(value, __ldcg(reinterpret_cast<const float4*>(from + 4 + z)),
+                 weight_of(__ldcg(from), shared.most[row]));
+    }
+    write_out<kZ>(a, item, row, z, value, shared.sum[row]);
   }
 }
 
 template <int kZ>
-__global__ void __launch_bounds__(kThreads) decode_kernel(Attend a) {
-  extern __shared__ __align__(16) unsigned char raw[];
-  auto& shared = *reinterpret_cast<Shared<kZ>*>(raw);
+__global__ void __launch_bounds__(kThreads, kBlocks) decode_kernel(Attend a) {
+  __shared__ __align__(16) Shared<kZ> shared;
   if (threadIdx.x < kWarp) scan_spans(a, shared.prefix);
   __syncthreads();
   const int64_t items = int64_t{shared.prefix[a.sequences]} * a.kv_heads * head_tiles(a);
@@ -389,19 +428,15 @@ __global__ void __launch_bounds__(kThreads) decode_kernel(Attend a) {
     share<kZ>(state, shared);
     __syncthreads();
     merge_warps<kZ>(a, item, index, rows, shared);
-    if (item.spans > 1) merge_spans<kZ>(a, item, index, rows, shared);
+    if (item.spans > 1 && is_last<kZ>(a, item, shared)) {
+      merge_spans<kZ>(a, item, index, rows, shared);
+    }
   }
 }
 
 template <int kZ>
 void launch(const Attend& args, StreamHandle stream) {
-  constexpr int kBytes = sizeof(Shared<kZ>);
-  static const bool raised = [] {
-    return cudaFuncSetAttribute(decode_kernel<kZ>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                kBytes) == cudaSuccess;
-  }();
-  if (!raised) return;  // the error is the device's, and is told at the step's synchronisation
-  decode_kernel<kZ><<<num_multiprocessors() * 2, kThreads, kBytes, stream>>>(args);
+  decode_kernel<kZ><<<num_multiprocessors() * kBlocks, kThreads, 0, stream>>>(args);
 }
 
 }  // namespace
@@ -413,9 +448,8 @@ bool attend_fast_accepts(const Attend& args) noexcept {
 
 int64_t attend_workspace(const Attend& shape, int64_t positions, int sequences) noexcept {
   const int64_t spans = positions / kSpan + sequences;
-  return counter_bytes(shape, kMaxDecodeSequences) + spans * shape.kv_heads * head_tiles(shape) *
-                                                         item_rows(shape, 0) *
-                                                         (shape.head_dim + 2) * 4;
+  return counter_bytes(shape) + spans * shape.kv_heads * head_tiles(shape) * item_rows(shape, 0) *
+                                    (shape.head_dim + 4) * 4;
 }
 
 void attend_decode(const Attend& args, StreamHandle stream) noexcept {

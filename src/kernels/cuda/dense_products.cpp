@@ -36,8 +36,14 @@ DenseProducts DenseProducts::open(bool deterministic, std::string& note) {
 
 void DenseProducts::run(const Dense& args, StreamHandle stream) noexcept {
   if (args.tokens == 0) return;
-  if (dense_skinny_accepts(args)) return dense_skinny(args, stream);
-  if (library_ != nullptr && library_->run(args, stream)) return;
+  // Beyond a tile of tokens the library is as fast, as long as it may be used.
+  constexpr int64_t kTile = 8;
+  if (dense_skinny_accepts(args) && (args.tokens <= kTile || library_ == nullptr)) {
+    return dense_skinny(args, stream);
+  }
+  Dense padded = args;
+  padded.tokens = padded_tokens(args.tokens);
+  if (library_ != nullptr && library_->run(padded, stream)) return;
   if (skinny_can(args)) return run_in_turns(args, stream);
   dense_plain(args, stream);
 }

@@ -39,14 +39,15 @@ struct NormRows {
 void norm_rows(const NormRows& args, StreamHandle stream) noexcept;
 
 /// The norm before the experts and the gate's logits of it in one launch: logits[t, e] = gate[e] . rms_norm(x[t]).
-/// For few tokens: every block of 8 experts forms the norm anew.
+/// For few tokens: every block of 4 experts forms the norm anew.
 struct NormRoute {
   NormRows norm;                ///< row is null
   const float* gate = nullptr;  ///< [E, D] f32
   int num_experts = 0;
   float* logits = nullptr;  ///< [T, E]
 };
-inline constexpr int64_t kNormRouteTokens = 16;  ///< beyond, two launches are faster
+/// False for many tokens, where two launches are faster, and for widths that it cannot do.
+bool norm_route_accepts(const NormRoute& args) noexcept;
 void norm_route(const NormRoute& args, StreamHandle stream) noexcept;
 
 enum class QkNormKind : uint8_t { none, per_head, full_width };
@@ -121,7 +122,7 @@ struct Attend {
 inline constexpr int kMaxPlainHeadDim = 512;  ///< widest head of attend_plain
 /// Any shape up to that, any precision: one warp for one query head of one token.
 void attend_plain(const Attend& args, StreamHandle stream) noexcept;
-/// bf16, Z of 64 or 128, P a multiple of 16. Sequences of one token go to attend_decode, which splits the keys at
+/// bf16, Z of 64 or 128, P a multiple of 16, fewer than 2^31 rows (block, kv head, position). Sequences of one token go to attend_decode, which splits the keys at
 /// fixed positions over the machine; the others to attend_prefill. Neither touches the other's tokens.
 inline constexpr int kMaxDecodeSequences = 1024;  ///< most B of attend_decode
 bool attend_fast_accepts(const Attend& args) noexcept;

@@ -46,36 +46,55 @@ __global__ void norm_kernel(NormRows a) {
   write_norm(a, t, row, rms_scale(row, a.width, a.eps, scratch));
 }
 
-// The gate's first values are asked for before the norm is known: the two latencies overlap.
+// One round trip: the row, the norm's weights and a warp's gate row are asked for together; the scale comes last. A block
+// has an expert for each warp; x times the weights waits in shared memory.
 __global__ void __launch_bounds__(kRouteThreads) norm_route_kernel(NormRoute a) {
+  extern __shared__ __align__(16) float weighted[];
   __shared__ float scratch[kWarp];
-  constexpr int kAhead = 16;  // values a lane holds early: 512 of a row
-  const int64_t t = blockIdx.y, width = a.norm.width;
-  const float* row = a.norm.x + t * width;
-  const int lane = threadIdx.x % kWarp;
+  constexpr int kAhead = 8;  // float4 of the gate's row that a lane holds early
+  const int64_t t = blockIdx.y;
+  const int quads = static_cast<int>(a.norm.width / 4), lane = threadIdx.x % kWarp;
   const int e = blockIdx.x * kRouteExperts + threadIdx.x / kWarp;
-  const float* gate = a.gate + int64_t{e < a.num_experts ? e : 0} * width;
-  float early[kAhead];
+  const auto* x = reinterpret_cast<const float4*>(a.norm.x + t * a.norm.width);
+  const auto* weight = reinterpret_cast<const float4*>(a.norm.weight);
+  const auto* gate =
+      reinterpret_cast<const float4*>(a.gate + int64_t{e < a.num_experts ? e : 0} * a.norm.width);
+  auto* to = reinterpret_cast<float4*>(weighted);
+  float4 early[kAhead];
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
-    const int64_t at = int64_t{i} * kWarp + lane;
-    early[i] = at < width ? gate[at] : 0.0f;
+    early[i] = i * kWarp + lane < quads ? gate[i * kWarp + lane] : make_float4(0, 0, 0, 0);
   }
-  const float scale = rms_scale(row, width, a.norm.eps, scratch);
-  if (blockIdx.x == 0) write_norm(a.norm, t, row, scale);
-  if (e >= a.num_experts) return;
+  float squares = 0;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < quads; i += kRouteThreads) {
+    const float4 v = x[i], w = weight[i];
+    squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+    to[i] = make_float4(v.x * w.x, v.y * w.y, v.z * w.z, v.w * w.w);
+  }
+  const float scale =
+      rsqrtf(block_sum(squares, scratch) / static_cast<float>(a.norm.width) + a.norm.eps);
+  const auto dot = [&](const float4& g, int i) {
+    const float4 v = to[i];
+    return g.x * v.x + g.y * v.y + g.z * v.z + g.w * v.w;
+  };
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
-    const int64_t at = int64_t{i} * kWarp + lane;
-    if (at < width) sum += row[at] * scale * a.norm.weight[at] * early[i];
+    if (i * kWarp + lane < quads) sum += dot(early[i], i * kWarp + lane);
   }
 #pragma unroll 8
-  for (int64_t i = kAhead * kWarp + lane; i < width; i += kWarp) {
-    sum += row[i] * scale * a.norm.weight[i] * gate[i];
+  for (int i = kAhead * kWarp + lane; i < quads; i += kWarp) sum += dot(gate[i], i);
+  sum = warp_sum(sum) * scale;
+  if (lane == 0 && e < a.num_experts) a.logits[t * a.num_experts + e] = sum;
+  if (blockIdx.x != 0) return;
+  for (int64_t i = threadIdx.x; i < a.norm.width; i += kRouteThreads) {
+    const float y = weighted[i] * scale;
+    if (a.norm.y_f32 != nullptr) a.norm.y_f32[t * a.norm.width + i] = y;
+    if (a.norm.y_bf16 != nullptr) {
+      static_cast<bf16*>(a.norm.y_bf16)[t * a.norm.width + i] = from_f32<bf16>(y);
+    }
   }
-  sum = warp_sum(sum);
-  if (lane == 0) a.logits[t * a.num_experts + e] = sum;
 }
 
 // Mean square of `width` values, by one warp.
@@ -160,10 +179,17 @@ void norm_rows(const NormRows& args, StreamHandle stream) noexcept {
   norm_kernel<<<grid_of(args.tokens, 1), kRowThreads, 0, stream>>>(args);
 }
 
+bool norm_route_accepts(const NormRoute& args) noexcept {
+  constexpr int64_t kMostTokens = 16, kMostWidth = 11264;  // of 48 KB of shared memory
+  return args.norm.tokens <= kMostTokens && args.norm.row == nullptr &&
+         args.norm.width <= kMostWidth && args.norm.width % 4 == 0;
+}
+
 void norm_route(const NormRoute& args, StreamHandle stream) noexcept {
   if (args.norm.tokens == 0) return;
   const dim3 grid(grid_of(args.num_experts, kRouteExperts), grid_of(args.norm.tokens, 1));
-  norm_route_kernel<<<grid, kRouteThreads, 0, stream>>>(args);
+  const auto bytes = static_cast<size_t>(args.norm.width) * sizeof(float);
+  norm_route_kernel<<<grid, kRouteThreads, bytes, stream>>>(args);
 }
 
 void prepare_heads(const PrepareHeads& args, StreamHandle stream) noexcept {

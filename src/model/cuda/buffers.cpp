@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/dense_products.h"
+
 namespace switchyard::model::cuda {
 namespace {
 
@@ -42,7 +44,8 @@ class Room {
 
 int64_t place(const ModelConfig& config, const LoadOptions& options, std::byte* base, Buffers& b) {
   const Widths most = widths_of(config);
-  const int64_t tokens = options.max_step_tokens, rows = options.max_sequences;
+  const int64_t tokens = switchyard::cuda::padded_tokens(options.max_step_tokens);
+  const int64_t rows = switchyard::cuda::padded_tokens(options.max_sequences);
   const int64_t each = dtype_bytes(options.dtype), width = config.width;
   b.picks = int64_t{config.num_moe_blocks()} * tokens * most.top_k;
   Room room(base);

@@ -150,6 +150,8 @@ Status CudaModel::choose_attention() {
   fast_attention_ = options_.max_sequences <= k::kMaxDecodeSequences;
   for (const BlockSpec& block : config_.blocks) {
     const attention::GqaSpec& a = block.attention;
+    const int64_t rows = (options_.num_kv_blocks + 1) * options_.block_tokens * a.kv_heads;
+    fast_attention_ &= rows < (int64_t{1} << 31);
     fast_attention_ &= k::attend_fast_accepts(attend_shape(a, options_));
     if (a.head_dim > k::kMaxPlainHeadDim) {
       return fail(Code::unsupported,
@@ -320,18 +322,19 @@ void CudaModel::run_gate(int layer, const StepShape& shape) {
   const BlockWeights& w = weights_.blocks[layer];
   const int experts = config_.blocks[layer].router->num_experts;
   const float* normed = bf16() ? buffers_.normed : reinterpret_cast<float*>(buffers_.rows);
-  if (bf16() && shape.tokens <= k::kNormRouteTokens && !deterministic()) {
-    k::norm_route({.norm = {.x = buffers_.x,
-                            .weight = w.ffn_norm,
-                            .tokens = shape.tokens,
-                            .width = config_.width,
-                            .eps = config_.norm_eps,
-                            .y_f32 = w.shared_gate.data != nullptr ? buffers_.normed : nullptr,
-                            .y_bf16 = buffers_.rows},
-                   .gate = reinterpret_cast<float*>(w.gate.data),
-                   .num_experts = experts,
-                   .logits = buffers_.gate},
-                  queue());
+  const k::NormRoute both{
+      .norm = {.x = buffers_.x,
+               .weight = w.ffn_norm,
+               .tokens = shape.tokens,
+               .width = config_.width,
+               .eps = config_.norm_eps,
+               .y_f32 = w.shared_gate.data != nullptr ? buffers_.normed : nullptr,
+               .y_bf16 = buffers_.rows},
+      .gate = reinterpret_cast<float*>(w.gate.data),
+      .num_experts = experts,
+      .logits = buffers_.gate};
+  if (bf16() && k::norm_route_accepts(both) && !deterministic()) {
+    k::norm_route(both, queue());
     return;
   }
   norm(w.ffn_norm, shape, true);
