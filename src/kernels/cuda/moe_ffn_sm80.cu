@@ -17,7 +17,6 @@
 namespace switchyard::cuda {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int kTileRows = 128;                     // packed weight rows of a tile
 constexpr int kStepInputs = MoePack::kAtomInputs;  // 64
 constexpr int kWeightBytes = kTileRows * kStepInputs * 2;
@@ -39,15 +38,18 @@ struct Grouped {
   GluActivation activation = GluActivation::swiglu;
 };
 
-template <int kTokens_, int kWarpsM_, int kStages_>
+template <int kTokens_, int kWarpsM_, int kWarpsN_, int kStages_>
 struct Shape {
   static constexpr int kTokens = kTokens_, kStages = kStages_;
-  static constexpr int kWarpsM = kWarpsM_, kWarpsN = 8 / kWarpsM_;
+  static constexpr int kWarpsM = kWarpsM_, kWarpsN = kWarpsN_;
+  static constexpr int kThreads = kWarpsM * kWarpsN * 32;
   static constexpr int kTilesM = kTileRows / kWarpsM / 16;  // m16 of a warp
   static constexpr int kTilesN = kTokens / kWarpsN / 8;     // n8 of a warp
   static constexpr int kStageBytes = kWeightBytes + kTokens * kStepInputs * 2;
   static constexpr int kRingBytes = kStages * kStageBytes;
-  static constexpr int kRowsAThread = (kTokens * 8 + kThreads - 1) / kThreads;
+  static constexpr int kWeightCopies = kWeightBytes / 16 / kThreads;  // of a thread
+  static constexpr int kRowStride = kThreads / 8;  // token rows that are copied at once
+  static constexpr int kRowCopies = (kTokens + kRowStride - 1) / kRowStride;
 };
 
 // A tile's place. Token tiles of one expert stand together, so that the blocks that run together share weights.
@@ -103,47 +105,47 @@ __device__ __forceinline__ Tile find_tile(const Grouped& p, const int* first_til
   return tile;
 }
 
-// What one thread copies: a chunk of each of the tile's four weight blocks, and chunks of some token rows.
+// What one thread copies: chunks of the tile's weight blocks, and a chunk of some token rows.
 template <class S>
 struct Loader {
-  uint32_t weight = 0;            // in units of 16 bytes
-  int blocks = 0;                 // weight blocks of the tile that exist
-  int row[S::kRowsAThread] = {};  // rows of x, -1: none
+  uint32_t weight = 0;          // in units of 16 bytes
+  int blocks = 0;               // weight blocks of the tile that exist
+  int row[S::kRowCopies] = {};  // rows of x, -1: none
 
   __device__ void aim(const Grouped& p, const Tile& at) {
     const int first_block = at.row_tile * (kTileRows / MoePack::kBlockRows);
     blocks = p.weight_rows / MoePack::kBlockRows - first_block;
     const int64_t first_byte = at.expert * p.expert_bytes +
                                static_cast<int64_t>(first_block) * p.steps * MoePack::kBlockBytes;
-    weight = static_cast<uint32_t>(first_byte / 16) + threadIdx.x;
+    weight = static_cast<uint32_t>(first_byte / 16);
 #pragma unroll
-    for (int i = 0; i < S::kRowsAThread; ++i) {
-      const int local = at.token_tile * S::kTokens + static_cast<int>(threadIdx.x) / 8 + i * 32;
-      const bool real =
-          static_cast<int>(threadIdx.x) / 8 + i * 32 < S::kTokens && local < at.num_rows;
-      const int sorted = at.first_row + local;
+    for (int i = 0; i < S::kRowCopies; ++i) {
+      const int inside = static_cast<int>(threadIdx.x) / 8 + i * S::kRowStride;
+      const int local = at.token_tile * S::kTokens + inside, sorted = at.first_row + local;
+      const bool real = inside < S::kTokens && local < at.num_rows;
       row[i] = !real ? -1 : p.row_token != nullptr ? p.row_token[sorted] : sorted;
     }
   }
 
   __device__ void load(const Grouped& p, int step, uint32_t stage) const {
+    constexpr int kChunks = MoePack::kBlockBytes / 16;  // of a weight block
     const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
-    for (int i = 0; i < kTileRows / MoePack::kBlockRows; ++i) {
-      if (i >= blocks) break;
-      copy_16(stage + i * MoePack::kBlockBytes + thread * 16,
-              p.weight + int64_t{weight + (i * p.steps + step) * (MoePack::kBlockBytes / 16)} * 16,
-              16);
+    for (int i = 0; i < S::kWeightCopies; ++i) {
+      const int chunk = i * S::kThreads + thread, block = chunk / kChunks;
+      if (block >= blocks) break;
+      const uint32_t from = weight + (block * p.steps + step) * kChunks + chunk % kChunks;
+      copy_16(stage + chunk * 16, p.weight + int64_t{from} * 16, 16);
     }
     const int chunk = thread % 8, input = step * kStepInputs + chunk * 8;
     const int place = (chunk ^ thread / 8 % 8) * 16;
 #pragma unroll
-    for (int i = 0; i < S::kRowsAThread; ++i) {
-      const int local = thread / 8 + i * 32;
-      if (local >= S::kTokens) break;
+    for (int i = 0; i < S::kRowCopies; ++i) {
+      const int inside = thread / 8 + i * S::kRowStride;
+      if (inside >= S::kTokens) break;
       const bool real = row[i] >= 0 && input < p.inputs;
       const bf16* from = real ? p.x + row[i] * p.x_stride + input : p.x;
-      copy_16(stage + kWeightBytes + local * 128 + place, from, real ? 16 : 0);
+      copy_16(stage + kWeightBytes + inside * 128 + place, from, real ? 16 : 0);
     }
   }
 };
@@ -207,7 +209,7 @@ __device__ __forceinline__ void store_tile(const Grouped& p, const Tile& at, con
 }
 
 template <Product kProduct, class S>
-__global__ void __launch_bounds__(kThreads, 2) grouped_product(Grouped p) {
+__global__ void __launch_bounds__(S::kThreads, 2) grouped_product(Grouped p) {
   extern __shared__ __align__(1024) char ring[];
   __shared__ int first_tile[kMaxHits + 1];
   if (threadIdx.x < 32) count_tiles<S::kTokens>(p, first_tile);
@@ -250,10 +252,11 @@ __global__ void __launch_bounds__(kThreads, 2) grouped_product(Grouped p) {
   }
 }
 
-using Tokens16 = Shape<16, 8, 5>;
-using Tokens32 = Shape<32, 4, 4>;
-using Tokens64 = Shape<64, 4, 4>;
-using Tokens128 = Shape<128, 4, 3>;
+using Tokens16 = Shape<16, 8, 1, 5>;
+using Tokens32 = Shape<32, 4, 2, 4>;
+using Tokens64 = Shape<64, 4, 2, 4>;
+using Tokens128 =
+    Shape<128, 2, 2, 3>;  // 64 x 64 a warp: few reads of shared memory for each product
 
 int multiprocessors() noexcept {
   int device = 0, count = 0;
@@ -267,9 +270,9 @@ void launch(const Grouped& p, cudaStream_t stream) noexcept {
   const auto kernel = grouped_product<kProduct, S>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kRingBytes);
   int blocks_each = 1;
-  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_each, kernel, kThreads, S::kRingBytes);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_each, kernel, S::kThreads, S::kRingBytes);
   const auto grid = static_cast<unsigned>(multiprocessors() * (blocks_each < 1 ? 1 : blocks_each));
-  kernel<<<grid, kThreads, S::kRingBytes, stream>>>(p);
+  kernel<<<grid, S::kThreads, S::kRingBytes, stream>>>(p);
 }
 
 // Rows per tile by the mean rows of an expert, with room for the uneven: a tile too small reads weights again from L2,

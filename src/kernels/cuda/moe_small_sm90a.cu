@@ -2,16 +2,18 @@
 // A whole MoE layer for at most 16 tokens in one launch, bound by the stream of the hit experts' weights.
 //
 //   route    every block makes the same picks, one warp a token, and the same list of hit experts
-//   up       items of 16 hidden columns of one expert are dealt to the blocks as equal runs; a stage is 32 packed rows x
-//            256 inputs, one bulk copy of 16 KiB
-//   barrier  over the grid; meanwhile the producer goes on and fills the ring with w2
-//   down     a block owns 8 to 64 rows of w2 and takes them through all hit experts, so the sum over the picks of a
-//            token stays inside the block: in f32, in the order of the picks, without atomics
-// One warp produces. Four groups of four warps consume: a stage belongs to one group, so that four are in the works at
-// once. Every group has a ring of its own, because a barrier tells a waiter only the parity of its phase: in a shared ring
-// a group that is more than a round ahead of the others would take old bytes for new. Weights are the M operand of mma m16n8k16; a lane reads 16 bytes of a weight row and the same 16 inputs of a
-// token row, a permutation of the inputs that both operands share. Which group takes which part of a sum depends on
-// the expert's own stages alone: a token's bits do not depend on its batch.
+//   up       items of 16 hidden columns of one expert are dealt to the blocks as equal runs
+//   barrier  over the grid; meanwhile the producer goes on and fills the rings with w2
+//   down     the weight blocks of w2 are dealt to the blocks of threads as equal runs, the same for every expert. A piece,
+//            32 outputs x some inputs, goes through all hit experts; then the picks of a token are summed in their order
+//   join     where several pieces make an output, each leaves its sum in memory and the last to arrive adds them up, in
+//            the order of the inputs
+// A stage is 32 packed rows x 256 inputs, one bulk copy of 16 KiB. One warp produces. Four groups of four warps consume: a
+// stage belongs to one group, so that four are in the works at once; a warp takes one weight block of it, as the M operand
+// of mma m16n8k16. A lane reads 16 bytes of a weight row and the same 16 inputs of a token row, a permutation of the inputs
+// that both operands share. Every group has a ring of its own, because a barrier tells a waiter only the parity of its
+// phase: in a shared ring a group that is more than a round ahead of the others would take old bytes for new.
+// All sums are f32 in an order that follows from the shape: a token's bits do not depend on its batch.
 //   cost  the bytes of the hit experts once, and about 5 us of start, routing, barrier and end
 #include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/glu.cuh"
@@ -25,10 +27,12 @@ constexpr int kMaxTokens = 16, kMaxExperts = 256, kMaxRows = 256;
 constexpr int kGroups = 4, kGroupWarps = 4, kConsumers = kGroups * kGroupWarps;
 constexpr int kConsumerThreads = kConsumers * 32, kThreads = kConsumerThreads + 32;
 constexpr int kStageBytes = 16384;
-constexpr int kUpBlocks = kStageBytes / MoePack::kBlockBytes;  // blocks of 64 inputs in a stage
-constexpr int kMaxStages = 3;                                  // of the ring of a group
+constexpr int kStageBlocks = kStageBytes / MoePack::kBlockBytes;  // weight blocks, one a warp
+constexpr int kStageInputs = kStageBlocks * MoePack::kAtomInputs;
+constexpr int kMaxStages = 3;  // of the ring of a group
 constexpr int kMaxSharedBytes = 227 * 1024;
-constexpr int kUnits = 4;  // pairs of m16n8k16 steps of one warp in a stage
+constexpr int kOutputs = MoePack::kBlockRows;  // of a piece
+constexpr int kFirstJoin = 32;  // of Args::sync: counters of parts; word 0 is the grid's barrier
 
 // Barriers of the block by number; 0 is __syncthreads.
 constexpr int kConsumersBarrier = 1, kGroupBarrier = 2;
@@ -37,10 +41,9 @@ struct Shape {
   RouteRule rule;
   GluActivation activation = GluActivation::swiglu;
   int tokens = 0, width = 0;
-  int up_blocks = 0;     // blocks of 64 inputs: Dp / 64
-  int down_blocks = 0;   // Fp / 64
-  int down_atoms = 0;    // of 8 rows of w2, of a block of threads
-  int stage_blocks = 0;  // of 64 inputs, in a stage of w2
+  int up_blocks = 0;    // of 64 inputs: Dp / 64
+  int down_blocks = 0;  // Fp / 64
+  int down_share = 0;   // weight blocks of w2 that a block of threads takes of every expert
 };
 
 struct Shared {
@@ -52,6 +55,7 @@ struct Shared {
   int row_token[kMaxRows];
   int pick_expert[kMaxRows], pick_row[kMaxRows];
   float pick_weight[kMaxRows];
+  bool last_to_join;
 };
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
@@ -70,6 +74,13 @@ struct RingPlace {
 };
 
 // ---- routing
+
+__device__ __forceinline__ Pick route_of(const RouteRule& rule, const float* logits,
+                                         const float* bias) {
+  if (rule.experts <= 64) return route_token<2>(rule, logits, bias, lane_id());
+  if (rule.experts <= 128) return route_token<4>(rule, logits, bias, lane_id());
+  return route_token<kMaxExperts / 32>(rule, logits, bias, lane_id());
+}
 
 // The list of hit experts and every expert's first row, from the bit masks; one warp a run of 32 experts. Rows and hits
 // are counted in one word.
@@ -141,12 +152,10 @@ __device__ void store_routing(const Shared& s, const Shape& shape, const DeviceR
 // ---- the plan of a block: both products as rows of stages
 
 struct Work {
-  int items_begin, items_end;  // of w13: (hit, 16 hidden columns)
-  int item_stages;             // of one item
   int tiles;                   // items of one hit
-  int first_atom, atoms;       // of w2; 0: none
-  int hit_stages;              // of w2, of one hit
-  bool split;  // a hit's stages of w2 go round the groups; else they are one group's
+  int items_begin, items_end;  // of w13: (hit, 16 hidden columns)
+  int item_stages;
+  int down_begin, down_end;  // weight blocks of w2, counted through all its rows of blocks
 
   Work() = default;
   __device__ Work(const Shape& shape, int hits) {
@@ -155,11 +164,33 @@ struct Work {
     const int items = hits * tiles;
     items_begin = items * block / blocks;
     items_end = items * (block + 1) / blocks;
-    item_stages = (shape.up_blocks + kUpBlocks - 1) / kUpBlocks;
-    first_atom = block * shape.down_atoms;
-    atoms = min(shape.down_atoms, max(0, shape.up_blocks * 8 - first_atom));
-    hit_stages = (shape.down_blocks + shape.stage_blocks - 1) / shape.stage_blocks;
-    split = hit_stages >= kGroups;
+    item_stages = (shape.up_blocks + kStageBlocks - 1) / kStageBlocks;
+    const int all = shape.up_blocks * 2 * shape.down_blocks;
+    down_begin = min(all, block * shape.down_share);
+    down_end = min(all, down_begin + shape.down_share);
+  }
+};
+
+// 32 outputs x a run of inputs.
+struct Piece {
+  int row_block;      // outputs [row_block * 32, ...)
+  int begin, blocks;  // weight blocks of 64 inputs
+  int stages;         // of one hit
+  bool split;         // a hit's stages go round the groups; else they are one group's
+
+  __device__ Piece(const Shape& shape, const Work& work, int at) {
+    row_block = at / shape.down_blocks;
+    begin = at % shape.down_blocks;
+    blocks = min(shape.down_blocks - begin, work.down_end - at);
+    stages = (blocks + kStageBlocks - 1) / kStageBlocks;
+    split = stages >= kGroups;
+  }
+  // Block (of threads) i gives its part of the sums as number i + row_block; these are the first and the last.
+  __device__ int first_part(const Shape& shape) const {
+    return row_block * shape.down_blocks / shape.down_share + row_block;
+  }
+  __device__ int last_part(const Shape& shape) const {
+    return ((row_block + 1) * shape.down_blocks - 1) / shape.down_share + row_block;
   }
 };
 
@@ -172,21 +203,21 @@ struct Producer {
   uint32_t ring;
   RingPlace<kStages> places[kGroups] = {};
 
-  // Waits for the group's next stage to be free; returns its full barrier, and its address in `to`.
-  __device__ uint32_t begin_stage(int group, uint32_t bytes, uint32_t& to) {
-    uint32_t at = 0, parity = 0;
+  // Copies weight blocks that follow each other into the group's next stage, once that is free.
+  __device__ void copy(int group, const char* from, int blocks) {
+    uint32_t stage = 0, parity = 0;
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {  // an index that is known keeps the places in registers
       if (i != group) continue;
-      at = i * kStages + places[i].slot;
+      stage = i * kStages + places[i].slot;
       parity = places[i].parity;
       places[i].advance();
     }
-    barrier_wait(shared_address(&s.empty[at]), parity ^ 1);
-    const uint32_t full = shared_address(&s.full[at]);
-    if (lane_id() == 0) barrier_arrive_expect(full, bytes);
-    to = ring + at * kStageBytes;
-    return full;
+    barrier_wait(shared_address(&s.empty[stage]), parity ^ 1);
+    if (lane_id() != 0) return;
+    const uint32_t full = shared_address(&s.full[stage]), bytes = blocks * MoePack::kBlockBytes;
+    barrier_arrive_expect(full, bytes);
+    bulk_copy(ring + stage * kStageBytes, from, bytes, full);
   }
 
   __device__ void up(const Work& work, const char* w13) {
@@ -195,104 +226,48 @@ struct Producer {
       const int64_t expert = s.hit_expert[item / work.tiles];
       const char* from = w13 + (expert * work.tiles + item % work.tiles) * tile_bytes;
       for (int c = 0; c < work.item_stages; ++c) {
-        const int done = c * kUpBlocks;
-        const uint32_t bytes = min(kUpBlocks, shape.up_blocks - done) * MoePack::kBlockBytes;
-        uint32_t to;
-        const uint32_t full = begin_stage(c % kGroups, bytes, to);
-        if (lane_id() == 0) bulk_copy(to, from + done * MoePack::kBlockBytes, bytes, full);
+        copy(c % kGroups, from + c * kStageBytes,
+             min(kStageBlocks, shape.up_blocks - c * kStageBlocks));
       }
     }
   }
 
   __device__ void down(const Work& work, const char* w2) {
-    if (work.atoms == 0) return;
-    const int64_t expert_bytes =
-        int64_t{shape.up_blocks} * 2 * shape.down_blocks * MoePack::kBlockBytes;
-    for (int hit = 0; hit < s.num_hit; ++hit) {
-      const char* from = w2 + s.hit_expert[hit] * expert_bytes;
-      for (int c = 0; c < work.hit_stages; ++c) {
-        const int done = c * shape.stage_blocks;
-        const int inputs = min(shape.stage_blocks, shape.down_blocks - done);
-        uint32_t to;
-        const uint32_t full = begin_stage((work.split ? c : hit) % kGroups,
-                                          inputs * work.atoms * MoePack::kAtomBytes, to);
-        copy_atoms(work, from + done * MoePack::kBlockBytes, inputs, to, full);
+    const int64_t row_bytes = int64_t{shape.down_blocks} * MoePack::kBlockBytes;
+    const int64_t expert_bytes = shape.up_blocks * 2 * row_bytes;
+    for (int at = work.down_begin; at < work.down_end;) {
+      const Piece piece(shape, work, at);
+      for (int hit = 0; hit < s.num_hit; ++hit) {
+        const char* from = w2 + s.hit_expert[hit] * expert_bytes + piece.row_block * row_bytes +
+                           piece.begin * MoePack::kBlockBytes;
+        for (int c = 0; c < piece.stages; ++c) {
+          copy((piece.split ? c : hit) % kGroups, from + c * kStageBytes,
+               min(kStageBlocks, piece.blocks - c * kStageBlocks));
+        }
       }
-    }
-  }
-
-  // In a stage the block's atoms of 64 inputs follow each other. They are runs of atoms of one to three weight blocks.
-  __device__ void copy_atoms(const Work& work, const char* from, int inputs, uint32_t to,
-                             uint32_t full) const {
-    const int64_t block_row_bytes = int64_t{shape.down_blocks} * MoePack::kBlockBytes;
-    const int first_block = work.first_atom / 4, end_atom = work.first_atom + work.atoms;
-    if (work.atoms == 4 && work.first_atom % 4 == 0) {
-      if (lane_id() == 0) {
-        bulk_copy(to, from + first_block * block_row_bytes, inputs * MoePack::kBlockBytes, full);
-      }
-      return;
-    }
-    const int runs = (end_atom - 1) / 4 - first_block + 1;
-    for (int i = lane_id(); i < inputs * runs; i += 32) {
-      const int input = i / runs, block = first_block + i % runs;
-      const int begin = max(block * 4, work.first_atom), end = min(block * 4 + 4, end_atom);
-      bulk_copy(to + (input * work.atoms + begin - work.first_atom) * MoePack::kAtomBytes,
-                from + block * block_row_bytes + input * MoePack::kBlockBytes +
-                    begin % 4 * MoePack::kAtomBytes,
-                (end - begin) * MoePack::kAtomBytes, full);
+      at += piece.blocks;
     }
   }
 };
 
 // ---- the consumer warps
 
-// kTilesN: n8 of tokens. kTilesM: m16 of the block's rows of w2; 4 / kTilesM warps of a group share one.
-template <int kTilesN, int kTilesM, int kStages>
+// kTilesN: n8 of tokens.
+template <int kTilesN, int kStages>
 struct Consumer {
-  static constexpr int kShares = kGroupWarps / kTilesM;
-  using Sums = float[kTilesN][4];
-  using Partials = float[kConsumers][kTilesN][128];
+  using Sums = float[2][kTilesN][4];  // two m16: the rows of a weight block
+  using Partials = float[kConsumers][2][kTilesN][128];
 
   Shared& s;
   const Shape& shape;
   const Work& work;
   uint32_t ring;
-  Partials* partials;  // [2]
-  int turn = 0;        // which of the two is next
+  Partials& partials;
   int group = warp_id() / kGroupWarps, member = warp_id() % kGroupWarps;
   int g = lane_id() / 4, q = lane_id() % 4;
   RingPlace<kStages> place = {};
 
-  // Waits for the group's next stage and returns its address.
-  __device__ uint32_t await_stage() const {
-    const uint32_t at = group * kStages + place.slot;
-    barrier_wait(shared_address(&s.full[at]), place.parity);
-    return ring + at * kStageBytes;
-  }
-  __device__ void release_stage() {
-    __syncwarp();
-    if (lane_id() == 0) barrier_arrive(shared_address(&s.empty[group * kStages + place.slot]));
-    place.advance();
-  }
-  __device__ void keep(const Sums& sums, int tiles) {
-    float(&to)[kTilesN][128] = partials[turn][warp_id()];
-#pragma unroll
-    for (int n = 0; n < kTilesN; ++n) {
-      if (n >= tiles) break;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to[n][i * 32 + lane_id()] = sums[n][i];
-    }
-  }
-  static __device__ void add(Sums& sums, const uint4& upper, const uint4& lower,
-                             const uint4 (&tokens)[kTilesN], int tiles) {
-#pragma unroll
-    for (int n = 0; n < kTilesN; ++n) {
-      if (n >= tiles) break;
-      mma_bf16(sums[n], upper.x, lower.x, upper.y, lower.y, tokens[n].x, tokens[n].y);
-      mma_bf16(sums[n], upper.z, lower.z, upper.w, lower.w, tokens[n].z, tokens[n].w);
-    }
-  }
-  __device__ uint4 read(uint32_t address) const {
+  static __device__ uint4 read(uint32_t address) {
     uint4 value;
     asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
                  : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
@@ -301,145 +276,180 @@ struct Consumer {
     return value;
   }
 
-  // One item: warps are 2 halves of its rows (8 gate, 8 up) x 2 halves of a stage's inputs.
+  // Adds this warp's weight block of the group's next stage, if the stage has that many. token[n]: the lane's token row
+  // at this weight block. Chunks 2 q and 2 q + 1 are the lane's: so the quarters of a warp read all banks.
+  __device__ void add_stage(Sums& sums, const bf16* const (&token)[kTilesN], int tiles,
+                            int blocks) {
+    const bool real = member < blocks;
+    uint4 tokens[2][kTilesN] = {};
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) {
+      if (!real || n >= tiles) break;
+      tokens[0][n] = reinterpret_cast<const uint4*>(token[n])[0];
+      tokens[1][n] = reinterpret_cast<const uint4*>(token[n])[1];
+    }
+    const uint32_t stage = group * kStages + place.slot;
+    barrier_wait(shared_address(&s.full[stage]), place.parity);
+    if (real) {
+      const uint32_t block = ring + stage * kStageBytes + member * MoePack::kBlockBytes + g * 128;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const uint32_t at = block + ((q * 2 + half ^ g) << 4);
+#pragma unroll
+        for (int m = 0; m < 2; ++m) {
+          const uint4 upper = read(at + m * 2048), lower = read(at + m * 2048 + 1024);
+#pragma unroll
+          for (int n = 0; n < kTilesN; ++n) {
+            if (n >= tiles) break;
+            const uint4& t = tokens[half][n];
+            mma_bf16(sums[m][n], upper.x, lower.x, upper.y, lower.y, t.x, t.y);
+            mma_bf16(sums[m][n], upper.z, lower.z, upper.w, lower.w, t.z, t.w);
+          }
+        }
+      }
+    }
+    __syncwarp();
+    if (lane_id() == 0) barrier_arrive(shared_address(&s.empty[stage]));
+    place.advance();
+  }
+
+  __device__ void keep(const Sums& sums, int tiles) {
+#pragma unroll
+    for (int m = 0; m < 2; ++m) {
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        if (n >= tiles) break;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) partials[warp_id()][m][n][i * 32 + lane_id()] = sums[m][n][i];
+      }
+    }
+  }
+  // The sum over warps, in their order, of what they kept for (row of a weight block, token row).
+  __device__ float total(int row, int j, int first_warp, int warps) const {
+    const int at = (j % 2 + row % 16 / 8 * 2) * 32 + row % 8 * 4 + j % 8 / 2;
+    float sum = 0;
+#pragma unroll 4
+    for (int w = first_warp; w < first_warp + warps; ++w) sum += partials[w][row / 16][j / 8][at];
+    return sum;
+  }
+
   __device__ void up_item(int item, const bf16* x, bf16* hidden) {
     const int hit = item / work.tiles, first_row = s.hit_row[hit];
     const int rows = s.hit_row[hit + 1] - first_row, tiles = (rows + 7) / 8;
-    const int half = member % 2, share = member / 2;
     const bf16* token[kTilesN];
 #pragma unroll
     for (int n = 0; n < kTilesN; ++n) {
-      token[n] = x + int64_t{s.row_token[first_row + min(n * 8 + g, rows - 1)]} * shape.width +
-                 share * 128 + q * 8;
+      const int row = s.row_token[first_row + min(n * 8 + g, rows - 1)];
+      token[n] = x + int64_t{row} * shape.width + group * kStageInputs + member * 64 + q * 16;
     }
     Sums sums = {};
     for (int c = group; c < work.item_stages; c += kGroups) {
-      const int units = min(kUnits, (shape.up_blocks - c * kUpBlocks - share * 2) * 2);
-      uint4 tokens[kUnits][kTilesN] = {};
+      add_stage(sums, token, tiles, shape.up_blocks - c * kStageBlocks);
 #pragma unroll
-      for (int u = 0; u < kUnits; ++u) {
-#pragma unroll
-        for (int n = 0; n < kTilesN; ++n) {
-          if (n >= tiles || u >= units) break;
-          tokens[u][n] = __ldg(reinterpret_cast<const uint4*>(token[n] + c * 256 + u * 32));
-        }
-      }
-      const uint32_t stage = await_stage() + share * (kStageBytes / 2) + half * 2048 + g * 128;
-#pragma unroll
-      for (int u = 0; u < kUnits; ++u) {
-        if (u >= units) break;
-        const uint32_t from = stage + u / 2 * MoePack::kBlockBytes + ((u % 2 * 4 + q ^ g) << 4);
-        add(sums, read(from), read(from + MoePack::kAtomBytes), tokens[u], tiles);
-      }
-      release_stage();
+      for (int n = 0; n < kTilesN; ++n) token[n] += kGroups * kStageInputs;
     }
     keep(sums, tiles);
     named_barrier(kConsumersBarrier, kConsumerThreads);
-    if (threadIdx.x < 128u * tiles) store_hidden(first_row, rows, item % work.tiles, hidden);
-    turn ^= 1;
-  }
-
-  // Thread: (8 tokens, half of the item's rows, token, hidden column).
-  __device__ void store_hidden(int first_row, int rows, int tile, bf16* hidden) {
-    const int thread = static_cast<int>(threadIdx.x);
-    const int n = thread / 128, half = thread / 64 % 2, j = thread / 8 % 8, column = thread % 8;
-    if (n * 8 + j >= rows) return;
-    const int at = j % 2 * 32 + column * 4 + j / 2;
-    float gate = 0, up = 0;
-#pragma unroll
-    for (int w = half; w < kConsumers; w += 2) {
-      gate += partials[turn][w][n][at];
-      up += partials[turn][w][n][64 + at];
+    const int thread = static_cast<int>(threadIdx.x), j = thread / 16, column = thread % 16;
+    if (j < rows) {
+      const int row = column / 8 * 16 + column % 8;
+      const float gate = total(row, j, 0, kConsumers), up = total(row + 8, j, 0, kConsumers);
+      hidden[int64_t{first_row + j} * shape.down_blocks * 64 + item % work.tiles * 16 + column] =
+          __float2bfloat16(glu(shape.activation, gate, up));
     }
-    hidden[int64_t{first_row + n * 8 + j} * shape.down_blocks * 64 + tile * 16 + half * 8 +
-           column] = __float2bfloat16(glu(shape.activation, gate, up));
+    named_barrier(kConsumersBarrier, kConsumerThreads);
   }
 
-  // One hit expert's part of the block's rows of w2: into results [rows, 8 atoms].
-  __device__ void down_hit(int hit, const bf16* hidden, float* results) {
+  // One hit expert's part of a piece: into results [rows, 32].
+  __device__ void down_hit(const Piece& piece, int hit, const bf16* hidden, float* results) {
     const int first_row = s.hit_row[hit], rows = s.hit_row[hit + 1] - first_row;
-    const int tiles = (rows + 7) / 8;
-    const int tile_m = member % kTilesM, share = member / kTilesM;
-    const int width = shape.down_blocks * 64;
+    const int tiles = (rows + 7) / 8, width = shape.down_blocks * 64;
+    const int first = piece.split ? group : 0, step = piece.split ? kGroups : 1;
     const bf16* token[kTilesN];
 #pragma unroll
     for (int n = 0; n < kTilesN; ++n) {
-      token[n] = hidden + int64_t{first_row + min(n * 8 + g, rows - 1)} * width + q * 8;
+      token[n] = hidden + int64_t{first_row + min(n * 8 + g, rows - 1)} * width + piece.begin * 64 +
+                 first * kStageInputs + member * 64 + q * 16;
     }
     Sums sums = {};
-    const int step = work.split ? kGroups : 1;
-    for (int c = work.split ? group : 0; c < work.hit_stages; c += step) {
-      const int begin = c * shape.stage_blocks;
-      const int units = min(shape.stage_blocks, shape.down_blocks - begin) * 2;
-      uint4 tokens[kUnits][kTilesN] = {};
+    for (int c = first; c < piece.stages; c += step) {
+      add_stage(sums, token, tiles, piece.blocks - c * kStageBlocks);
 #pragma unroll
-      for (int u = 0; u < kUnits; ++u) {
-        const int unit = u * kShares + share;
-#pragma unroll
-        for (int n = 0; n < kTilesN; ++n) {
-          if (n >= tiles || unit >= units) break;
-          tokens[u][n] = __ldcg(reinterpret_cast<const uint4*>(token[n] + begin * 64 + unit * 32));
-        }
-      }
-      const uint32_t stage = await_stage() + tile_m * 2048 + g * 128;
-#pragma unroll
-      for (int u = 0; u < kUnits; ++u) {
-        const int unit = u * kShares + share;
-        if (unit >= units || tile_m * 2 >= work.atoms) break;
-        const uint32_t from =
-            stage + unit / 2 * (work.atoms * MoePack::kAtomBytes) + ((unit % 2 * 4 + q ^ g) << 4);
-        add(sums, read(from), read(from + MoePack::kAtomBytes), tokens[u], tiles);
-      }
-      release_stage();
+      for (int n = 0; n < kTilesN; ++n) token[n] += step * kStageInputs;
     }
     keep(sums, tiles);
-    const int threads = work.split ? kConsumerThreads : kGroupWarps * 32;
-    named_barrier(work.split ? kConsumersBarrier : kGroupBarrier + group, threads);
-    const int out_rows = work.atoms * 8;
-    for (int i = static_cast<int>(threadIdx.x) % threads; i < rows * out_rows; i += threads) {
-      results[(first_row + i / out_rows) * out_rows + i % out_rows] =
-          total(i / out_rows, i % out_rows, work.split ? 0 : group, work.split ? kGroups : 1);
+    const int barrier = piece.split ? kConsumersBarrier : kGroupBarrier + group;
+    const int threads = piece.split ? kConsumerThreads : kGroupWarps * 32;
+    named_barrier(barrier, threads);
+    for (int i = static_cast<int>(threadIdx.x) % threads; i < rows * kOutputs; i += threads) {
+      results[first_row * kOutputs + i] =
+          total(i % kOutputs, i / kOutputs, piece.split ? 0 : group * kGroupWarps,
+                piece.split ? kConsumers : kGroupWarps);
     }
-    turn ^= 1;
+    named_barrier(barrier, threads);
   }
 
-  // The sum of the partial results of one (token row, row of w2), in a fixed order.
-  __device__ float total(int j, int row, int first_group, int groups) const {
-    const int at = (j % 2 + row % 16 / 8 * 2) * 32 + row % 8 * 4 + j % 8 / 2;
+  // The picks of this warp's token, summed in their order, for output `lane`.
+  __device__ float picked(const float* results) const {
     float sum = 0;
-    for (int i = 0; i < groups; ++i) {
-#pragma unroll
-      for (int share = 0; share < kShares; ++share) {
-        const int warp = (first_group + i) * kGroupWarps + share * kTilesM + row / 16;
-        sum += partials[turn][warp][j / 8][at];
-      }
+    for (int k = 0; k < shape.rule.top_k; ++k) {
+      const int pick = warp_id() * shape.rule.top_k + k, row = s.pick_row[pick];
+      if (row < 0) continue;
+      sum = fmaf(s.pick_weight[pick], results[row * kOutputs + lane_id()], sum);
     }
     return sum;
   }
+
+  // Leaves this block's part of the sums and says whether all parts are there now; then `sum` is the whole.
+  __device__ bool join(const Piece& piece, uint32_t* sync, float* parts, float& sum) {
+    const int first = piece.first_part(shape), last = piece.last_part(shape);
+    if (first == last) return true;
+    const bool mine = warp_id() < shape.tokens;
+    const int at = warp_id() * kOutputs + lane_id(), stride = shape.tokens * kOutputs;
+    const int own = static_cast<int>(blockIdx.x) + piece.row_block;
+    if (mine) __stcg(parts + own * stride + at, sum);
+    __threadfence();
+    named_barrier(kConsumersBarrier, kConsumerThreads);
+    if (threadIdx.x == 0) {
+      uint32_t* const counter = sync + kFirstJoin + piece.row_block;
+      s.last_to_join = atomicAdd(counter, 1u) == static_cast<uint32_t>(last - first);
+      if (s.last_to_join) *counter = 0;
+      __threadfence();
+    }
+    named_barrier(kConsumersBarrier, kConsumerThreads);
+    if (!s.last_to_join) return false;
+    sum = 0;
+    for (int i = first; mine && i <= last; ++i) sum += __ldcg(parts + i * stride + at);
+    return true;
+  }
+
+  __device__ void down_piece(const Piece& piece, const MoeFfn::Args& args, const bf16* hidden,
+                             float* results, float* parts) {
+    const bool mine = warp_id() < shape.tokens;
+    const int64_t at = int64_t{warp_id()} * shape.width + piece.row_block * kOutputs + lane_id();
+    const float y = mine ? args.y[at] : 0.0f;  // long before it is needed
+    for (int hit = piece.split ? 0 : group; hit < s.num_hit; hit += piece.split ? 1 : kGroups) {
+      down_hit(piece, hit, hidden, results);
+    }
+    named_barrier(kConsumersBarrier, kConsumerThreads);
+    float sum = mine ? picked(results) : 0.0f;
+    if (join(piece, args.sync, parts, sum) && mine) {
+      if (args.shared != nullptr) {
+        const float weight = args.shared_weight != nullptr ? args.shared_weight[warp_id()] : 1.0f;
+        sum = fmaf(weight, args.shared[at], sum);
+      }
+      args.y[at] = fmaf(args.scale, sum, y);
+    }
+    named_barrier(kConsumersBarrier, kConsumerThreads);  // the results are free again
+  }
 };
 
-// The residual stream's new value: see MoeFfn.
-__device__ float combined(const Shared& s, const Shape& shape, const MoeFfn::Args& args,
-                          const float* results, int out_rows, int t, int row, int column, float y) {
-  float sum = 0;
-  for (int k = 0; k < shape.rule.top_k; ++k) {
-    const int from = s.pick_row[t * shape.rule.top_k + k];
-    if (from < 0) continue;
-    sum = fmaf(s.pick_weight[t * shape.rule.top_k + k], results[from * out_rows + row], sum);
-  }
-  if (args.shared != nullptr) {
-    const float weight = args.shared_weight != nullptr ? args.shared_weight[t] : 1.0f;
-    sum = fmaf(weight, args.shared[int64_t{t} * shape.width + column], sum);
-  }
-  return fmaf(args.scale, sum, y);
-}
-
-template <int kTilesN, int kTilesM, int kStages>
+template <int kTilesN, int kStages>
 __global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::Args args) {
   extern __shared__ __align__(1024) char dynamic[];
   __shared__ Shared s;
   __shared__ Work work;
-  using Consumer = Consumer<kTilesN, kTilesM, kStages>;
+  using Consumer = Consumer<kTilesN, kStages>;
   const int thread = static_cast<int>(threadIdx.x), warp = warp_id();
   if (thread < kGroups * kStages) {
     barrier_init(shared_address(&s.full[thread]), 1);
@@ -452,8 +462,7 @@ __global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::
   Pick pick;
   const int live = args.live_tokens != nullptr ? *args.live_tokens : shape.tokens;
   if (warp < shape.tokens && warp < live) {
-    pick = route_token<kMaxExperts / 32>(shape.rule, args.logits + warp * shape.rule.experts,
-                                         args.bias, lane_id());
+    pick = route_of(shape.rule, args.logits + warp * shape.rule.experts, args.bias);
     if (lane_id() >= shape.rule.top_k) pick.expert = -1;
     if (pick.expert >= 0) atomicOr(&s.tokens[pick.expert], 1u << warp);
     if (!pick.usable && blockIdx.x == 0 && lane_id() == 0) atomicAdd(args.routing.unusable, 1);
@@ -476,52 +485,43 @@ __global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::
 
   auto* const partials =
       reinterpret_cast<typename Consumer::Partials*>(dynamic + kGroups * kStages * kStageBytes);
-  auto* const results = reinterpret_cast<float*>(partials + 2);
+  auto* const results = reinterpret_cast<float*>(partials + 1);
   auto* const hidden = static_cast<bf16*>(args.workspace);
-  Consumer consumer{s, shape, work, ring, partials};
+  auto* const parts = reinterpret_cast<float*>(hidden + int64_t{shape.tokens} * shape.rule.top_k *
+                                                            shape.down_blocks * 64);
+  Consumer consumer{s, shape, work, ring, *partials};
   for (int item = work.items_begin; item < work.items_end; ++item) {
     consumer.up_item(item, static_cast<const bf16*>(args.x), hidden);
-  }
-
-  // The residual stream is read while other blocks finish.
-  const int out_rows = work.atoms * 8, outputs = shape.tokens * out_rows;
-  float y[2] = {};
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int at = thread + i * kConsumerThreads;
-    if (at >= outputs) break;
-    const int column = work.first_atom * 8 + at % out_rows;
-    y[i] = args.y[int64_t{at / out_rows} * shape.width + column];
   }
   __threadfence();
   named_barrier(kConsumersBarrier, kConsumerThreads);
   if (thread == 0) grid_barrier(args.sync);
   named_barrier(kConsumersBarrier, kConsumerThreads);
+  for (int at = work.down_begin; at < work.down_end;) {
+    const Piece piece(shape, work, at);
+    consumer.down_piece(piece, args, hidden, results, parts);
+    at += piece.blocks;
+  }
   if (blockIdx.x == gridDim.x - 1) store_routing(s, shape, args.routing);
-  if (work.atoms == 0) return;
-
-  for (int hit = work.split ? 0 : consumer.group; hit < s.num_hit;
-       hit += work.split ? 1 : kGroups) {
-    consumer.down_hit(hit, hidden, results);
-  }
-  named_barrier(kConsumersBarrier, kConsumerThreads);
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int at = thread + i * kConsumerThreads;
-    if (at >= outputs) break;
-    const int t = at / out_rows, row = at % out_rows, column = work.first_atom * 8 + row;
-    args.y[int64_t{t} * shape.width + column] =
-        combined(s, shape, args, results, out_rows, t, row, column, y[i]);
-  }
 }
 
 // ---- the host's side
 
 struct Plan {
   Shape shape;
-  int blocks = 0, tiles_m = 0;  // tiles_m 0: does not fit
+  int blocks = 0;
   int shared_bytes = 0;
 };
+
+// Weight blocks of w2 for each block of threads: as even as can be, but where a few per cent more let runs end with the
+// rows of blocks, there are fewer sums to join.
+int down_share(int rows, int row_length, int blocks) noexcept {
+  const int even = (rows * row_length + blocks - 1) / blocks;
+  for (int share = even; share <= even + even / 20; ++share) {
+    if (row_length % share == 0 || share % row_length == 0) return share;
+  }
+  return even;
+}
 
 int stages_for(int64_t tokens) noexcept { return tokens <= 8 ? 3 : 2; }
 
@@ -537,25 +537,19 @@ Plan plan_for(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
   shape.width = static_cast<int>(problem.width);
   shape.up_blocks = static_cast<int>(MoePack::padded(problem.width) / 64);
   shape.down_blocks = static_cast<int>(MoePack::padded(problem.ffn_width) / 64);
-  shape.down_atoms = (shape.up_blocks * 8 + plan.blocks - 1) / plan.blocks;
-  const int tiles_m = shape.down_atoms <= 2 ? 1 : shape.down_atoms <= 4 ? 2 : 4;
-  const int most = min(kStageBytes / MoePack::kAtomBytes / shape.down_atoms,
-                       kUnits * (kGroupWarps / tiles_m) / 2);
-  const int stages = most == 0 ? 1 : (shape.down_blocks + most - 1) / most;
-  shape.stage_blocks = (shape.down_blocks + stages - 1) / stages;
+  if (plan.blocks > 0) {
+    shape.down_share = down_share(shape.up_blocks * 2, shape.down_blocks, plan.blocks);
+  }
   const int tiles_n = tokens <= 8 ? 1 : 2;
   plan.shared_bytes = kGroups * stages_for(tokens) * kStageBytes +
-                      2 * kConsumers * tiles_n * 128 * 4 +
-                      static_cast<int>(tokens) * problem.rule.top_k * shape.down_atoms * 8 * 4;
-  const int static_bytes = static_cast<int>(sizeof(Shared));
-  const bool fits = shape.down_atoms <= 8 && plan.shared_bytes + static_bytes <= kMaxSharedBytes;
-  plan.tiles_m = fits ? tiles_m : 0;
+                      kConsumers * 2 * tiles_n * 128 * 4 +
+                      static_cast<int>(tokens) * problem.rule.top_k * kOutputs * 4;
   return plan;
 }
 
-template <int kTilesN, int kTilesM, int kStages>
+template <int kTilesN, int kStages>
 void launch(const Plan& plan, const MoeFfn::Args& args, cudaStream_t stream) noexcept {
-  const auto kernel = small_layer<kTilesN, kTilesM, kStages>;
+  const auto kernel = small_layer<kTilesN, kStages>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
   cudaLaunchAttribute cooperative{};
   cooperative.id = cudaLaunchAttributeCooperative;
@@ -570,16 +564,11 @@ void launch(const Plan& plan, const MoeFfn::Args& args, cudaStream_t stream) noe
   cudaLaunchKernelEx(&config, kernel, plan.shape, args);
 }
 
-template <int kTilesM>
-void launch_for_tokens(const Plan& plan, const MoeFfn::Args& args, cudaStream_t stream) noexcept {
-  if (args.tokens <= 8) return launch<1, kTilesM, 3>(plan, args, stream);
-  launch<2, kTilesM, 2>(plan, args, stream);
-}
-
 const char* refusal(const MoeFfn::Problem& problem) noexcept {
   if (problem.weight != DType::bf16) return "needs bf16 weights";
-  if (problem.width % 64 != 0 || problem.width < 64)
-    return "needs a width that is a multiple of 64";
+  if (problem.width % 64 != 0 || problem.width < 64 || problem.width > 16384) {
+    return "needs a width that is a multiple of 64, of at most 16384";
+  }
   if (problem.ffn_width < 1) return "needs a hidden width of at least 1";
   if (problem.rule.experts > kMaxExperts) return "needs at most 256 experts";
   if (problem.rule.top_k > kMaxRows / kMaxTokens) return "needs at most 16 picks a token";
@@ -588,21 +577,28 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
 }
 
 bool suits(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
-  return tokens <= kMaxTokens && plan_for(problem, tokens).tiles_m > 0;
+  const int static_bytes = static_cast<int>(sizeof(Shared) + sizeof(Work)) + 1024;
+  return tokens <= kMaxTokens &&
+         plan_for(problem, tokens).shared_bytes + static_bytes <= kMaxSharedBytes;
 }
 
+// Hidden rows, then the parts of sums that are joined.
 int64_t workspace(const MoeFfn::Problem& problem) noexcept {
   const int64_t tokens = min(problem.max_tokens, int64_t{kMaxTokens});
-  return tokens * problem.rule.top_k * MoePack::padded(problem.ffn_width) * 2;
+  const int64_t parts = plan_for(problem, tokens).blocks + MoePack::padded(problem.width) / 32;
+  return tokens * problem.rule.top_k * MoePack::padded(problem.ffn_width) * 2 +
+         parts * tokens * kOutputs * 4;
 }
 
 void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream) noexcept {
   auto* const on = static_cast<cudaStream_t>(stream);
   if (args.tokens == 0) return;
   const Plan plan = plan_for(problem, args.tokens);
-  if (plan.tiles_m == 1) launch_for_tokens<1>(plan, args, on);
-  if (plan.tiles_m == 2) launch_for_tokens<2>(plan, args, on);
-  if (plan.tiles_m == 4) launch_for_tokens<4>(plan, args, on);
+  if (args.tokens <= 8) {
+    launch<1, 3>(plan, args, on);
+  } else {
+    launch<2, 2>(plan, args, on);
+  }
   launch_next_norm(problem, args, stream);
 }
 

@@ -12,6 +12,7 @@ namespace switchyard::cuda {
 namespace {
 
 constexpr int kMaxExperts = MoeRoute::kMaxExperts;
+constexpr int kPlaceWarps = 32;
 
 /// How many tokens a block works on at once, one a warp. Experts beyond 256 need twice the registers.
 template <int kPerLane>
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   }
 }
 
-// Block b owns tokens [b * rounds * 32, (b + 1) * rounds * 32). counts [blocks, E].
+// Block b owns tokens [b * rounds * kWarps, (b + 1) * rounds * kWarps). counts [blocks, E].
 template <int kPerLane, int kWarps>
 __global__ void __launch_bounds__(kWarps * 32, 1)
     score_blocks(RouteRule rule, MoeRoute::Args args, int rounds, int* counts) {
@@ -160,50 +161,78 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   }
 }
 
-template <int kWarps>
-__global__ void __launch_bounds__(kWarps * 32, 1)
-    place_blocks(RouteRule rule, MoeRoute::Args args, int rounds, const int* counts) {
-  constexpr int kThreads = kWarps * 32;
+// Adds up the counts of all score blocks, and of the `num_before` that stand before this block's tokens. Integers: the
+// order does not matter.
+__device__ void sum_counts(PlaceShared& s, int experts, const int* counts, int num_counted,
+                           int num_before) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int shares = kPlaceWarps * 32 / experts;
+  if (thread < experts) s.count[thread] = s.before[thread] = 0;
+  __syncthreads();
+  if (thread < shares * experts) {
+    const int e = thread % experts;
+    int all = 0, before = 0;
+#pragma unroll 4
+    for (int b = thread / experts; b < num_counted; b += shares) {
+      const int count = counts[b * experts + e];
+      all += count;
+      if (b < num_before) before += count;
+    }
+    atomicAdd(&s.count[e], all);
+    atomicAdd(&s.before[e], before);
+  }
+  __syncthreads();
+}
+
+__global__ void __launch_bounds__(kPlaceWarps * 32, 1)
+    place_blocks(RouteRule rule, MoeRoute::Args args, int rounds, const int* counts,
+                 int num_counted, int counted_a_block) {
   __shared__ PlaceShared s;
-  for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) {
-    s.count[e] = s.before[e] = 0;
-  }
-  __syncthreads();
-  // Integer sums: their order does not matter.
-  const int num_counts = static_cast<int>(gridDim.x) * rule.experts;
-  const int own = static_cast<int>(blockIdx.x) * rule.experts;
-  for (int i = static_cast<int>(threadIdx.x); i < num_counts; i += kThreads) {
-    const int count = counts[i];
-    if (count == 0) continue;
-    atomicAdd(&s.count[i % rule.experts], count);
-    if (i < own) atomicAdd(&s.before[i % rule.experts], count);
-  }
-  __syncthreads();
+  const int block = static_cast<int>(blockIdx.x);
+  sum_counts(s, rule.experts, counts, num_counted, block * counted_a_block);
   scan_experts(s, rule, args.routing);
   for (int round = 0; round < rounds; ++round) {
-    const int64_t first = (static_cast<int64_t>(blockIdx.x) * rounds + round) * kWarps;
+    const int64_t first = (static_cast<int64_t>(block) * rounds + round) * kPlaceWarps;
     if (first >= args.tokens) break;
     const int64_t t = first + warp_id();
     const bool pick = t < args.tokens && lane_id() < rule.top_k;
     const int expert = pick ? args.routing.expert[t * rule.top_k + lane_id()] : -1;
-    place_round<kWarps>(s, rule, args.routing, t, args.tokens, expert);
+    place_round<kPlaceWarps>(s, rule, args.routing, t, args.tokens, expert);
   }
 }
 
+int64_t parts_of(int64_t count, int64_t size) noexcept { return (count + size - 1) / size; }
+
+// Score blocks of kWarps warps, `rounds` tokens a warp; place blocks of as many tokens, or of one round of theirs.
+template <int kPerLane, int kWarps>
+void launch_two(const RouteRule& rule, const MoeRoute::Args& args, int rounds,
+                cudaStream_t stream) noexcept {
+  auto* const counts = static_cast<int*>(args.workspace);
+  const int scored = rounds * kWarps;
+  const int place_rounds = scored < kPlaceWarps ? 1 : scored / kPlaceWarps;
+  const int placed = place_rounds * kPlaceWarps;
+  const auto score_grid = static_cast<unsigned>(parts_of(args.tokens, scored));
+  const auto place_grid = static_cast<unsigned>(parts_of(args.tokens, placed));
+  score_blocks<kPerLane, kWarps>
+      <<<score_grid, kWarps * 32, 0, stream>>>(rule, args, rounds, counts);
+  place_blocks<<<place_grid, kPlaceWarps * 32, 0, stream>>>(
+      rule, args, place_rounds, counts, static_cast<int>(score_grid), placed / scored);
+}
+
 template <int kPerLane>
-void launch(const RouteRule& rule, const MoeRoute::Args& args, cudaStream_t stream) {
-  constexpr int kWarps = kWarpsFor<kPerLane>;
+void launch(const RouteRule& rule, const MoeRoute::Args& args, cudaStream_t stream) noexcept {
+  constexpr int kWarps = kWarpsFor<kPerLane>, kFewWarps = 8;
   if (args.tokens <= 2 * kWarps) {
     route_one_block<kPerLane, kWarps><<<1, kWarps * 32, 0, stream>>>(rule, args);
     return;
   }
-  const int64_t per_round = int64_t{kWarps} * MoeRoute::kMaxBlocks;
-  const auto rounds = static_cast<int>((args.tokens + per_round - 1) / per_round);
-  const auto blocks =
-      static_cast<unsigned>((args.tokens + rounds * kWarps - 1) / (rounds * kWarps));
-  auto* counts = static_cast<int*>(args.workspace);
-  score_blocks<kPerLane, kWarps><<<blocks, kWarps * 32, 0, stream>>>(rule, args, rounds, counts);
-  place_blocks<kWarps><<<blocks, kWarps * 32, 0, stream>>>(rule, args, rounds, counts);
+  // Few tokens a block while there are multiprocessors for them all: a warp's picks wait for each other.
+  if (args.tokens <= kFewWarps * MoeRoute::kMaxBlocks) {
+    return launch_two<kPerLane, kFewWarps>(rule, args, 1, stream);
+  }
+  constexpr int kStep = kPlaceWarps / kWarps;  // rounds that make whole place rounds
+  const int64_t rounds = parts_of(args.tokens, int64_t{kWarps} * kStep * MoeRoute::kMaxBlocks);
+  launch_two<kPerLane, kWarps>(rule, args, static_cast<int>(rounds * kStep), stream);
 }
 
 }  // namespace

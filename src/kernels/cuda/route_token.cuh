@@ -39,6 +39,49 @@ __device__ __forceinline__ uint32_t warp_best(const uint32_t (&key)[kPerLane], i
   return highest;
 }
 
+/// The experts of a lane by falling key, equal keys by rising index, so that each pick looks at one a lane.
+template <int kPerLane>
+class SortedLane {
+ public:
+  __device__ __forceinline__ explicit SortedLane(const uint32_t (&key)[kPerLane]) {
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      key_[i] = key[i];
+      index_[i] = i;
+#pragma unroll
+      for (int j = i; j > 0; --j) {  // insertion: an equal key stays behind
+        const bool swap = key_[j] > key_[j - 1];
+        const uint32_t high = swap ? key_[j] : key_[j - 1], low = swap ? key_[j - 1] : key_[j];
+        const int high_at = swap ? index_[j] : index_[j - 1];
+        const int low_at = swap ? index_[j - 1] : index_[j];
+        key_[j - 1] = high;
+        key_[j] = low;
+        index_[j - 1] = high_at;
+        index_[j] = low_at;
+      }
+    }
+  }
+  /// The best expert of the warp, which is then gone.
+  __device__ __forceinline__ unsigned take_best(int lane) {
+    const uint32_t highest = __reduce_max_sync(kAllLanes, key_[0]);
+    const unsigned own = index_[0] * 32 + lane;
+    const unsigned best = __reduce_min_sync(kAllLanes, key_[0] == highest ? own : kNoIndex);
+    if (own == best) {
+#pragma unroll
+      for (int i = 0; i + 1 < kPerLane; ++i) {
+        key_[i] = key_[i + 1];
+        index_[i] = index_[i + 1];
+      }
+      key_[kPerLane - 1] = kTaken;
+    }
+    return best;
+  }
+
+ private:
+  uint32_t key_[kPerLane];
+  int index_[kPerLane];
+};
+
 __device__ __forceinline__ float expert_score(RouteRule::Score score, float logit, float highest) {
   switch (score) {
     case RouteRule::Score::softmax:
@@ -159,13 +202,11 @@ __device__ __forceinline__ Pick route_token(const RouteRule& rule, const float* 
   }
   if (rule.top_groups < rule.num_groups) keep_best_groups(rule, key, lane);
 
+  SortedLane<kPerLane> sorted(key);
   Pick pick;
   for (int k = 0; k < rule.top_k; ++k) {
-    unsigned best;
-    warp_best(key, lane, best);
+    const unsigned best = sorted.take_best(lane);
     if (lane == k) pick.expert = static_cast<int>(best);
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) key[i] = i * 32 + lane == best ? kTaken : key[i];
   }
   const float score =
       lane < rule.top_k ? expert_score(rule.score, logits[pick.expert], highest) : 0.0f;

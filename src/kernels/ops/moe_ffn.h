@@ -42,7 +42,7 @@ struct MoeFfn {
   };
 
   /// 32-bit words that kernels count arrivals in: zero when created, and left fit for the next call.
-  static constexpr int kSyncWords = 64;
+  static constexpr int kSyncWords = 1024;
 
   struct Args {
     const void* x = nullptr;  ///< [T, D] bf16
