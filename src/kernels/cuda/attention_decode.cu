@@ -7,7 +7,7 @@
 //     S^T [16 keys, 8 heads] = K Q^T     K rows go straight from memory into mma operands, z permuted alike in K and Q
 //     P = exp2(S - max)                  8 x 8 pieces are transposed in registers for the next product
 //     O^T [Z, 8 heads] += V^T P^T        two keys' values are interleaved in registers; z permuted, undone at the store
-//   The next keys are on their way during the second product, the next values during the first.
+//   A lane copies what it will read into a ring of its own in shared memory, three tiles ahead: no barrier, no registers.
 //   Spans are merged in a fixed order by the block that comes last, so a token's bits depend on its own keys alone.
 // Floor: the bytes of K and V of every cached position, once. Source: Dao et al. 2023, "Flash-Decoding"; Kwon et al. 2023,
 // arXiv 2309.06180.
@@ -17,10 +17,11 @@
 namespace switchyard::cuda {
 namespace {
 
-constexpr int kWarps = 4, kThreads = kWarps * kWarp, kBlocks = 3;  // blocks of a multiprocessor
+constexpr int kWarps = 4, kThreads = kWarps * kWarp, kBlocks = 2;  // blocks of a multiprocessor
 constexpr int kSpan = 512, kShare = kSpan / kWarps,
               kTile = 16;  // positions: an item's, a warp's, a step's
 constexpr int kHeads = 8;  // columns of the mma
+constexpr int kDepth = 3;  // tiles on their way in each warp
 constexpr float kLog2e = 1.4426950408889634f;
 
 struct Item {
@@ -91,11 +92,36 @@ struct State {
   float total[2] = {0, 0};  // of this lane's keys; summed over the lanes at the end
 };
 
+// A lane's ring of tiles: 16-byte pieces of keys group and group + 8, and of values 2 quad, 2 quad + 1, 2 quad + 8 and
+// 2 quad + 9.
 template <int kZ>
-struct Tile {
-  uint4 k[2][kZ / 32];  // keys group and group + 8
-  uint4 v[kZ / 64][4];  // keys 2 quad, 2 quad + 1, 2 quad + 8, 2 quad + 9
+struct Ring {
+  static constexpr int kKeyPieces = kZ / 16, kValuePieces = kZ / 16;
+  static constexpr int kTileBytes = (kKeyPieces + kValuePieces) * kWarp * 16;
+  uint32_t at;  // shared address of this lane's first piece
+
+  __device__ uint32_t key(int slot, int n, int j) const {
+    return at + slot * kTileBytes + (n * (kZ / 32) + j) * kWarp * 16;
+  }
+  __device__ uint32_t value(int slot, int h, int i) const {
+    return at + slot * kTileBytes + (kKeyPieces + h * 4 + i) * kWarp * 16;
+  }
 };
+
+// 16 bytes to shared memory; zeros when they are not real (0 * garbage could be NaN).
+__device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool real) {
+  asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(real ? 16 : 0)
+               : "memory");
+}
+__device__ __forceinline__ uint4 load_shared(uint32_t at) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3},[%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(at)
+               : "memory");
+  return v;
+}
 
 // Queries of the item as the B operand: head `group`, 8 values of each 32.
 template <int kZ>
@@ -112,30 +138,26 @@ __device__ void load_queries(const Attend& a, const Item& item, int64_t token,
   }
 }
 
+// Queues the copies of a tile of `count` positions; rows that do not exist repeat the first one's address.
 template <int kZ>
-__device__ void load_keys(const bf16* k, int count, Tile<kZ>& tile) {
+__device__ void fetch(const Ring<kZ>& ring, int slot, const bf16* k, const bf16* v, int count) {
   const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
 #pragma unroll
   for (int n = 0; n < 2; ++n) {
+    const int key = group + 8 * n;
+    const bf16* from = k + (key < count ? key : 0) * kZ + quad * 8;
 #pragma unroll
     for (int j = 0; j < kZ / 32; ++j) {
-      tile.k[n][j] = group + 8 * n < count
-                         ? load_stream(k + (group + 8 * n) * kZ + j * 32 + quad * 8)
-                         : make_uint4(0, 0, 0, 0);
+      copy_async(ring.key(slot, n, j), from + j * 32, key < count);
     }
   }
-}
-
-template <int kZ>
-__device__ void load_values(const bf16* v, int count, Tile<kZ>& tile) {
-  const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
 #pragma unroll
-  for (int h = 0; h < kZ / 64; ++h) {
+  for (int i = 0; i < 4; ++i) {
+    const int key = 2 * quad + i % 2 + (i / 2) * 8;
+    const bf16* from = v + (key < count ? key : 0) * kZ + group * 8;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int key = 2 * quad + i % 2 + (i / 2) * 8;
-      tile.v[h][i] = key < count ? load_stream(v + key * kZ + h * 64 + group * 8)
-                                 : make_uint4(0, 0, 0, 0);  // 0 * garbage could be NaN
+    for (int h = 0; h < kZ / 64; ++h) {
+      copy_async(ring.value(slot, h, i), from + h * 64, key < count);
     }
   }
 }
@@ -152,10 +174,10 @@ __device__ __forceinline__ uint32_t transpose(uint32_t rows) {
 }
 
 template <int kZ>
-__device__ void score(const uint4 (&q)[kZ / 32], const Tile<kZ>& tile, float (&s)[4]) {
+__device__ void score(const uint4 (&q)[kZ / 32], const Ring<kZ>& ring, int slot, float (&s)[4]) {
 #pragma unroll
   for (int j = 0; j < kZ / 32; ++j) {
-    const uint4 &low = tile.k[0][j], &high = tile.k[1][j];
+    const uint4 low = load_shared(ring.key(slot, 0, j)), high = load_shared(ring.key(slot, 1, j));
     mma_16816(s, low.x, high.x, low.y, high.y, q[j].x, q[j].y);
     mma_16816(s, low.z, high.z, low.w, high.w, q[j].z, q[j].w);
   }
@@ -193,14 +215,15 @@ __device__ void soften(float scale, int low, int high, float (&s)[4], State<kZ>&
 }
 
 template <int kZ>
-__device__ void accumulate(const float (&p)[4], const Tile<kZ>& tile, State<kZ>& state) {
+__device__ void accumulate(const float (&p)[4], const Ring<kZ>& ring, int slot, State<kZ>& state) {
   const uint32_t b0 = transpose(pack_bf16(p[0], p[1])), b1 = transpose(pack_bf16(p[2], p[3]));
 #pragma unroll
   for (int h = 0; h < kZ / 64; ++h) {
+    const uint4 a = load_shared(ring.value(slot, h, 0)), b = load_shared(ring.value(slot, h, 1));
+    const uint4 c = load_shared(ring.value(slot, h, 2)), d = load_shared(ring.value(slot, h, 3));
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const uint32_t v0 = word(tile.v[h][0], j), v1 = word(tile.v[h][1], j);
-      const uint32_t v2 = word(tile.v[h][2], j), v3 = word(tile.v[h][3], j);
+      const uint32_t v0 = word(a, j), v1 = word(b, j), v2 = word(c, j), v3 = word(d, j);
       mma_16816(state.o[h][j], __byte_perm(v0, v1, 0x5410), __byte_perm(v0, v1, 0x7632),
                 __byte_perm(v2, v3, 0x5410), __byte_perm(v2, v3, 0x7632), b0, b1);
     }
@@ -209,7 +232,8 @@ __device__ void accumulate(const float (&p)[4], const Tile<kZ>& tile, State<kZ>&
 
 // One warp over its quarter of the item's span.
 template <int kZ>
-__device__ void run_warp(const Attend& a, const Item& item, State<kZ>& state) {
+__device__ void run_warp(const Attend& a, const Item& item, const Ring<kZ>& ring,
+                         State<kZ>& state) {
   const int token = a.seq_offset[item.sequence], position = a.context_len[item.sequence];
   const int32_t* table = a.block_table + int64_t{item.sequence} * a.max_blocks;
   const int start = a.window > 0 ? max(0, position - a.window + 1) : 0;
@@ -230,40 +254,48 @@ __device__ void run_warp(const Attend& a, const Item& item, State<kZ>& state) {
   };
   const auto* k_cache = static_cast<const bf16*>(a.k_cache);
   const auto* v_cache = static_cast<const bf16*>(a.v_cache);
-  Tile<kZ> tile;
-  int64_t first = offset(at);
-  load_keys<kZ>(k_cache + first, end - at, tile);
-  load_values<kZ>(v_cache + first, end - at, tile);
+  const auto fetch_at = [&](int tile_at, int slot) {
+    if (tile_at < end) {
+      const int64_t first = offset(tile_at);
+      fetch<kZ>(ring, slot, k_cache + first, v_cache + first, end - tile_at);
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  };
+#pragma unroll
+  for (int d = 0; d < kDepth; ++d) fetch_at(at + d * kTile, d);
   uint4 q[kZ / 32];
   load_queries<kZ>(a, item, token, q);
-  for (; at < end; at += kTile) {
-    const int next = at + kTile;
+  for (int slot = 0; at < end; at += kTile, slot = slot + 1 < kDepth ? slot + 1 : 0) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kDepth - 1) : "memory");
     float s[4] = {};
-    score<kZ>(q, tile, s);
-    if (next < end) {
-      first = offset(next);
-      load_keys<kZ>(k_cache + first, end - next, tile);
-    }
+    score<kZ>(q, ring, slot, s);
     soften<kZ>(a.scale * kLog2e, start - at, end - at, s, state);
-    accumulate<kZ>(s, tile, state);
-    if (next < end) load_values<kZ>(v_cache + first, end - next, tile);
+    accumulate<kZ>(s, ring, slot, state);
+    fetch_at(at + kDepth * kTile, slot);
   }
+  asm volatile("cp.async.wait_group 0;" ::: "memory");
 }
 
-// What warps hand over, per head. Rows are padded: fewer lanes meet in a bank.
+// The warps' rings, and, when a warp is through with its tiles, what it hands over in the place of its ring: per head Z values
+// (rows are padded, so that fewer lanes meet in a bank).
 template <int kZ>
 struct Shared {
-  float o[kWarps][kHeads][kZ + 4];
+  alignas(16) unsigned char ring[kWarps][kDepth * Ring<kZ>::kTileBytes];
   float highest[kWarps][kHeads], total[kWarps][kHeads];
   float most[kHeads], sum[kHeads];  // of all warps, or of all spans
   int32_t prefix[kMaxDecodeSequences + 1];
   int is_last;
+
+  __device__ float* values(int warp, int head) {
+    return reinterpret_cast<float*>(ring[warp]) + head * (kZ + 4);
+  }
 };
 
 template <int kZ>
 __device__ void share(const State<kZ>& state, Shared<kZ>& shared) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int group = lane / 4, quad = lane % 4;
+  __syncwarp();  // every lane has read its last tile
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     float total = state.total[i];
@@ -278,7 +310,7 @@ __device__ void share(const State<kZ>& state, Shared<kZ>& shared) {
     }
 #pragma unroll
     for (int h = 0; h < kZ / 64; ++h) {
-      auto* to = reinterpret_cast<float4*>(&shared.o[warp][head][h * 64 + group * 8]);
+      auto* to = reinterpret_cast<float4*>(shared.values(warp, head) + h * 64 + group * 8);
       const auto& o = state.o[h];
       to[0] = make_float4(o[0][i], o[0][i + 2], o[1][i], o[1][i + 2]);
       to[1] = make_float4(o[2][i], o[2][i + 2], o[3][i], o[3][i + 2]);
@@ -349,7 +381,7 @@ __device__ void merge_warps(const Attend& a, const Item& item, int64_t index, in
     float4 value = make_float4(0, 0, 0, 0);
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) {
-      add_scaled(value, *reinterpret_cast<const float4*>(&shared.o[w][row][z]),
+      add_scaled(value, *reinterpret_cast<const float4*>(shared.values(w, row) + z),
                  shared.highest[w][row]);
     }
     if (item.spans == 1) {
@@ -415,7 +447,11 @@ __device__ void merge_spans(const Attend& a, const Item& item, int64_t index, in
 
 template <int kZ>
 __global__ void __launch_bounds__(kThreads, kBlocks) decode_kernel(Attend a) {
-  __shared__ __align__(16) Shared<kZ> shared;
+  extern __shared__ __align__(16) unsigned char raw[];
+  auto& shared = *reinterpret_cast<Shared<kZ>*>(raw);
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const Ring<kZ> ring{static_cast<uint32_t>(__cvta_generic_to_shared(shared.ring[warp])) +
+                      lane * 16};
   if (threadIdx.x < kWarp) scan_spans(a, shared.prefix);
   __syncthreads();
   const int64_t items = int64_t{shared.prefix[a.sequences]} * a.kv_heads * head_tiles(a);
@@ -423,8 +459,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) decode_kernel(Attend a) {
     const Item item = find_item(a, shared.prefix, index);
     const int rows = item_rows(a, item.head_tile);
     State<kZ> state;
-    run_warp<kZ>(a, item, state);
-    __syncthreads();  // the last item's merge is over
+    __syncthreads();  // the last item's merge is over: the rings may be filled again
+    run_warp<kZ>(a, item, ring, state);
     share<kZ>(state, shared);
     __syncthreads();
     merge_warps<kZ>(a, item, index, rows, shared);
@@ -436,7 +472,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks) decode_kernel(Attend a) {
 
 template <int kZ>
 void launch(const Attend& args, StreamHandle stream) {
-  decode_kernel<kZ><<<num_multiprocessors() * kBlocks, kThreads, 0, stream>>>(args);
+  constexpr int kBytes = sizeof(Shared<kZ>);
+  static const bool raised = [] {
+    return cudaFuncSetAttribute(decode_kernel<kZ>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                kBytes) == cudaSuccess;
+  }();
+  if (!raised) return;  // the error is the device's, and is told at the step's synchronisation
+  decode_kernel<kZ><<<num_multiprocessors() * kBlocks, kThreads, kBytes, stream>>>(args);
 }
 
 }  // namespace

@@ -51,10 +51,14 @@ __global__ void __launch_bounds__(kPlainWarps* kWarp) plain_kernel(Dense a) {
   }
 }
 
-// 16 bytes to shared memory, past L1 and registers.
-__device__ __forceinline__ void copy_async(uint32_t to, const void* from) {
+// 16 bytes of weights to shared memory, past L1 and registers.
+__device__ __forceinline__ void copy_weights(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to), "l"(from)
                : "memory");
+}
+// The same for tokens, which every block reads: through L1, or all blocks would wait for the same few lines of the L2.
+__device__ __forceinline__ void copy_tokens(uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
 // A lane's ring of operands: two weight rows and its tokens, 32 values of k a step, kDepth steps. Each lane copies and reads
@@ -73,7 +77,12 @@ struct Ring {
     if (k < end) {
 #pragma unroll
       for (int i = 0; i < kSlots; ++i) {
-        copy_async(at + (slot * kSlots + i) * kWarp * 16, from[i] + k);
+        const uint32_t to = at + (slot * kSlots + i) * kWarp * 16;
+        if (i < 2) {
+          copy_weights(to, from[i] + k);
+        } else {
+          copy_tokens(to, from[i] + k);
+        }
       }
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
