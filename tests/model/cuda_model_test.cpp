@@ -173,7 +173,7 @@ std::vector<std::vector<int>> plan() {
 }
 
 // In bf16 rounding may tip a near-tie between two experts, which no bound on the rest can cover. So the measure is the host's
-// own bf16 run, over all steps together.
+// own bf16 run, over all steps together; the device also rounds queries, mixed values and hidden rows to bf16.
 TEST(CudaModel, StepsAreTheHosts) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
   Batch host(DType::f32, {}), host_bf16(DType::bf16, {});
@@ -194,7 +194,7 @@ TEST(CudaModel, StepsAreTheHosts) {
   const Comparison c = compare(rough, exact);
   std::printf("demo model: bf16 logits off by %.5f on the device, by %.5f on the host\n",
               c.relative_error, host_error);
-  EXPECT_LE(c.relative_error, 1.5 * host_error) << c.text();
+  EXPECT_LE(c.relative_error, 2 * host_error) << c.text();
 }
 
 TEST(CudaModel, RepeatedStepsGiveTheSameBits) {
