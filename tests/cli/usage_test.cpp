@@ -66,6 +66,22 @@ TEST(Usage, WrongValuesAreRefusedBeforeTheLoad) {
   expect_refused(run_program({"inspect"}), 2, "MODEL");
 }
 
+// Which of the reasons it is depends on the machine; that there is no such device does not.
+TEST(Usage, DevicesAndGeometriesAreNamedInTheirErrors) {
+  const std::vector<std::string> run = {"run", "models/demo", "-p", "x", "--device"};
+  const auto on = [&run](const char* device) {
+    auto arguments = run;
+    arguments.push_back(device);
+    return run_program(arguments);
+  };
+  expect_refused(on("gpu"), 2, "there is no device 'gpu': expected cpu, cuda or cuda:N");
+  const Outcome absent = on("cuda:99");
+  EXPECT_NE(absent.code, 0);
+  EXPECT_NE(absent.err.find("CUDA"), std::string::npos) << absent.err;
+  expect_refused(run_program({"bench", "latency", "--random", "gpt"}), 2, "mixtral-8x7b");
+  expect_refused(run_program({"bench", "latency"}), 2, "--random NAME");
+}
+
 TEST(ExitCodes, MissingModelIsInvalid) {
   for (const char* command : {"run", "inspect", "check"})
     expect_refused(run_program({command, "/nonexistent"}), 3, "/nonexistent");
