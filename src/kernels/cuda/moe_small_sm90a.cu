@@ -85,6 +85,7 @@ struct Producer {
 // kTilesN: n8 of tokens.
 template <int kTilesN, int kStages>
 struct Consumer {
+  static constexpr bool kAhead = kTilesN == 1;
   using Sums = float[2][kTilesN][4];  // two m16: the rows of a weight block
   using Partials = float[kConsumers][2][kTilesN][128];
 
@@ -111,8 +112,8 @@ struct Consumer {
   struct Tokens {
     uint4 chunk[2][kTilesN];
   };
-  // Where the tokens of this warp's next stage are. They are read one stage ahead, over the borders of items and hits: the
-  // way to L2 is as long as the work on a stage.
+  // Where the tokens of this warp's next stage are. While registers last (8 tokens) they are read one stage ahead, over the
+  // borders of items and hits: the way to L2 is as long as the work on a stage.
   struct Source {
     const bf16* row[kTilesN];
     int tiles = 0;   // n8 that exist
@@ -196,10 +197,10 @@ struct Consumer {
   template <class Next>
   __device__ void add_stages(Sums& sums, Source source, int step, Tokens& ahead, const Next& next) {
     while (source.blocks > 0) {
-      const Tokens now = ahead;
+      const Tokens now = kAhead ? ahead : source.read(member);
       const int blocks = source.blocks;
       source.advance(step);
-      ahead = source.blocks > 0 ? source.read(member) : next().read(member);
+      if (kAhead) ahead = source.blocks > 0 ? source.read(member) : next().read(member);
       add_stage(sums, now, source.tiles, blocks);
     }
   }
@@ -457,9 +458,15 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
   return MoeRoute::refusal({problem.rule, problem.max_tokens});
 }
 
+// Up to 8 tokens (16 where experts are small) the single launch is the quickest; with more bytes behind each token its fixed
+// cost no longer matters and its lesser rate does. Measured on an H200: bench/results/notes-gpu-moe.md.
 bool suits(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
+  if (tokens > kMaxTokens) return false;
+  const int64_t expert_bytes = MoePack::w13_bytes(problem.width, problem.ffn_width) +
+                               MoePack::w2_bytes(problem.width, problem.ffn_width);
+  const int64_t most_bytes = tokens <= 8 ? int64_t{2} << 30 : int64_t{1} << 29;
   const int static_bytes = static_cast<int>(sizeof(Shared) + sizeof(Work)) + 1024;
-  return tokens <= kMaxTokens &&
+  return tokens * expert_bytes <= most_bytes &&
          plan_for(problem, tokens).shared_bytes + static_bytes <= kMaxSharedBytes;
 }
 
