@@ -105,47 +105,59 @@ __device__ __forceinline__ Tile find_tile(const Grouped& p, const int* first_til
   return tile;
 }
 
-// What one thread copies: chunks of the tile's weight blocks, and a chunk of some token rows.
+// What one thread copies: chunks of the tile's weight blocks, and a chunk of some token rows. Places are kept in units of
+// 16 bytes and move on with each step, so that a copy costs few instructions besides itself.
 template <class S>
 struct Loader {
-  uint32_t weight = 0;          // in units of 16 bytes
-  int blocks = 0;               // weight blocks of the tile that exist
-  int row[S::kRowCopies] = {};  // rows of x, -1: none
+  static constexpr int kChunks = MoePack::kBlockBytes / 16;  // of a weight block
+  static_assert(kChunks % S::kThreads == 0);
+
+  uint32_t weight = 0;               // this step's first block
+  int blocks = 0;                    // weight blocks of the tile that exist
+  uint32_t row[S::kRowCopies] = {};  // this thread's chunk of each row
+  uint32_t real = 0;                 // bit i: row i exists
 
   __device__ void aim(const Grouped& p, const Tile& at) {
+    const int thread = static_cast<int>(threadIdx.x);
     const int first_block = at.row_tile * (kTileRows / MoePack::kBlockRows);
     blocks = p.weight_rows / MoePack::kBlockRows - first_block;
     const int64_t first_byte = at.expert * p.expert_bytes +
                                static_cast<int64_t>(first_block) * p.steps * MoePack::kBlockBytes;
-    weight = static_cast<uint32_t>(first_byte / 16);
-#pragma unroll
-    for (int i = 0; i < S::kRowCopies; ++i) {
-      const int inside = static_cast<int>(threadIdx.x) / 8 + i * S::kRowStride;
-      const int local = at.token_tile * S::kTokens + inside, sorted = at.first_row + local;
-      const bool real = inside < S::kTokens && local < at.num_rows;
-      row[i] = !real ? -1 : p.row_token != nullptr ? p.row_token[sorted] : sorted;
-    }
-  }
-
-  __device__ void load(const Grouped& p, int step, uint32_t stage) const {
-    constexpr int kChunks = MoePack::kBlockBytes / 16;  // of a weight block
-    const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-    for (int i = 0; i < S::kWeightCopies; ++i) {
-      const int chunk = i * S::kThreads + thread, block = chunk / kChunks;
-      if (block >= blocks) break;
-      const uint32_t from = weight + (block * p.steps + step) * kChunks + chunk % kChunks;
-      copy_16(stage + chunk * 16, p.weight + int64_t{from} * 16, 16);
-    }
-    const int chunk = thread % 8, input = step * kStepInputs + chunk * 8;
-    const int place = (chunk ^ thread / 8 % 8) * 16;
+    weight = static_cast<uint32_t>(first_byte / 16) + thread % kChunks;
+    real = 0;
 #pragma unroll
     for (int i = 0; i < S::kRowCopies; ++i) {
       const int inside = thread / 8 + i * S::kRowStride;
-      if (inside >= S::kTokens) break;
-      const bool real = row[i] >= 0 && input < p.inputs;
-      const bf16* from = real ? p.x + row[i] * p.x_stride + input : p.x;
-      copy_16(stage + kWeightBytes + inside * 128 + place, from, real ? 16 : 0);
+      const int local = at.token_tile * S::kTokens + inside;
+      if (inside >= S::kTokens || local >= at.num_rows) continue;
+      const int sorted = at.first_row + local;
+      const int64_t from = p.row_token != nullptr ? p.row_token[sorted] : sorted;
+      row[i] = static_cast<uint32_t>(from * p.x_stride / 8) + thread % 8;
+      real |= 1u << i;
+    }
+  }
+
+  __device__ void load(const Grouped& p, int step, uint32_t stage) {
+    const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int i = 0; i < S::kWeightCopies; ++i) {
+      const int block = i * S::kThreads / kChunks, rest = i * S::kThreads % kChunks;
+      if (block >= blocks) break;
+      const uint32_t from = weight + block * p.steps * kChunks + rest;
+      copy_16(stage + (i * S::kThreads + thread) * 16, p.weight + int64_t{from} * 16, 16);
+    }
+    weight += kChunks;
+    // The last step may reach beyond the width.
+    const uint32_t here = (step * 8 + thread % 8) * 8 < p.inputs ? real : 0;
+    const uint32_t to =
+        stage + kWeightBytes + thread / 8 * 128 + (thread % 8 ^ thread / 8 % 8) * 16;
+#pragma unroll
+    for (int i = 0; i < S::kRowCopies; ++i) {
+      if (S::kRowCopies * S::kRowStride != S::kTokens && thread / 8 >= S::kTokens) break;
+      const bool copied = here >> i & 1;
+      const auto* from = reinterpret_cast<const uint4*>(p.x) + (copied ? row[i] : 0);
+      copy_16(to + i * S::kRowStride * 128, from, copied ? 16 : 0);
+      row[i] += 8;
     }
   }
 };
@@ -153,28 +165,43 @@ struct Loader {
 template <class S>
 using Sums = float[S::kTilesM][S::kTilesN][4];
 
-// Adds one step of 64 inputs. Chunk c of row r stands at c ^ r, so step k of a lane's address is an exclusive or away.
+// The operands of 16 inputs in registers.
+template <class S>
+struct Fragments {
+  uint32_t a[S::kTilesM][4];
+  uint32_t b[S::kTilesN / 2][4];
+
+  __device__ __forceinline__ void load(uint32_t a_base, uint32_t b_base, int k) {
+    constexpr uint32_t kRows16 = 16 * 128;  // bytes of 16 rows
+#pragma unroll
+    for (int m = 0; m < S::kTilesM; ++m) load_matrices(a[m], (a_base ^ k << 5) + m * kRows16);
+#pragma unroll
+    for (int n = 0; n < S::kTilesN / 2; ++n) load_matrices(b[n], (b_base ^ k << 5) + n * kRows16);
+  }
+};
+
+// Adds one step of 64 inputs; operands are read while the ones before are multiplied. Chunk c of row r stands at c ^ r, so
+// 16 inputs further is an exclusive or away.
 template <class S>
 __device__ __forceinline__ void add_step(Sums<S>& sums, uint32_t stage, int warp_m, int warp_n) {
-  constexpr uint32_t kRows16 = 16 * 128;  // bytes of 16 rows
+  constexpr int kParts = kStepInputs / 16;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t a_row = warp_m * S::kTilesM * 16 + lane % 16;
   const uint32_t b_row = warp_n * S::kTilesN * 8 + lane / 16 * 8 + lane % 8;
   const uint32_t a_base = stage + a_row * 128 + ((lane / 16 ^ lane % 8) << 4);
   const uint32_t b_base = stage + kWeightBytes + b_row * 128 + ((lane / 8 % 2 ^ lane % 8) << 4);
+  Fragments<S> part[2];
+  part[0].load(a_base, b_base, 0);
 #pragma unroll
-  for (int k = 0; k < kStepInputs / 16; ++k) {
-    uint32_t a[S::kTilesM][4];
+  for (int k = 0; k < kParts; ++k) {
+    if (k + 1 < kParts) part[(k + 1) % 2].load(a_base, b_base, k + 1);
+    const Fragments<S>& now = part[k % 2];
 #pragma unroll
-    for (int m = 0; m < S::kTilesM; ++m) load_matrices(a[m], (a_base ^ k << 5) + m * kRows16);
-#pragma unroll
-    for (int n = 0; n < S::kTilesN; n += 2) {
-      uint32_t b[4];
-      load_matrices(b, (b_base ^ k << 5) + n / 2 * kRows16);
+    for (int n = 0; n < S::kTilesN; ++n) {
 #pragma unroll
       for (int m = 0; m < S::kTilesM; ++m) {
-        mma_bf16(sums[m][n], a[m][0], a[m][1], a[m][2], a[m][3], b[0], b[1]);
-        mma_bf16(sums[m][n + 1], a[m][0], a[m][1], a[m][2], a[m][3], b[2], b[3]);
+        mma_bf16(sums[m][n], now.a[m][0], now.a[m][1], now.a[m][2], now.a[m][3],
+                 now.b[n / 2][n % 2 * 2], now.b[n / 2][n % 2 * 2 + 1]);
       }
     }
   }
@@ -298,7 +325,10 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
   if (problem.rule.experts * MoePack::w13_bytes(problem.width, problem.ffn_width) >> 36 != 0) {
     return "needs all gate and up weights of a layer to be under 64 GiB";
   }
-  if (problem.max_tokens * problem.rule.top_k > (int64_t{1} << 30)) return "needs fewer rows";
+  const int64_t rows = problem.max_tokens * problem.rule.top_k;
+  if (rows * MoePack::padded(problem.ffn_width) >> 35 != 0 || rows * problem.width >> 35 != 0) {
+    return "needs rows of a call to be under 64 GiB";
+  }
   return MoeRoute::refusal({problem.rule, problem.max_tokens});
 }
 

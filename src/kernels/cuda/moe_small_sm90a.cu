@@ -17,182 +17,12 @@
 //   cost  the bytes of the hit experts once, and about 5 us of start, routing, barrier and end
 #include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/glu.cuh"
-#include "kernels/cuda/moe_entries.h"
-#include "kernels/cuda/route_token.cuh"
+#include "kernels/cuda/moe_small.cuh"
 
 namespace switchyard::cuda {
 namespace {
 
-constexpr int kMaxTokens = 16, kMaxExperts = 256, kMaxRows = 256;
-constexpr int kGroups = 4, kGroupWarps = 4, kConsumers = kGroups * kGroupWarps;
-constexpr int kConsumerThreads = kConsumers * 32, kThreads = kConsumerThreads + 32;
-constexpr int kStageBytes = 16384;
-constexpr int kStageBlocks = kStageBytes / MoePack::kBlockBytes;  // weight blocks, one a warp
-constexpr int kStageInputs = kStageBlocks * MoePack::kAtomInputs;
-constexpr int kMaxStages = 3;  // of the ring of a group
-constexpr int kMaxSharedBytes = 227 * 1024;
-constexpr int kOutputs = MoePack::kBlockRows;  // of a piece
-constexpr int kFirstJoin = 32;  // of Args::sync: counters of parts; word 0 is the grid's barrier
-
-// Barriers of the block by number; 0 is __syncthreads.
-constexpr int kConsumersBarrier = 1, kGroupBarrier = 2;
-
-struct Shape {
-  RouteRule rule;
-  GluActivation activation = GluActivation::swiglu;
-  int tokens = 0, width = 0;
-  int up_blocks = 0;    // of 64 inputs: Dp / 64
-  int down_blocks = 0;  // Fp / 64
-  int down_share = 0;   // weight blocks of w2 that a block of threads takes of every expert
-};
-
-struct Shared {
-  uint64_t full[kGroups * kMaxStages], empty[kGroups * kMaxStages];
-  uint32_t tokens[kMaxExperts];  // bit t: token t picked the expert
-  int first_row[kMaxExperts];
-  int num_hit;
-  int hit_expert[kMaxExperts], hit_row[kMaxExperts + 1];
-  int row_token[kMaxRows];
-  int pick_expert[kMaxRows], pick_row[kMaxRows];
-  float pick_weight[kMaxRows];
-  bool last_to_join;
-};
-
-__device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
-__device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / 32; }
-
-// A place in the ring of a group: it goes round, and the parity of its barriers' phases turns over each time.
-template <int kStages>
-struct RingPlace {
-  uint32_t slot = 0, parity = 0;
-  __device__ void advance() {
-    if (++slot == kStages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
-// ---- routing
-
-__device__ __forceinline__ Pick route_of(const RouteRule& rule, const float* logits,
-                                         const float* bias) {
-  if (rule.experts <= 64) return route_token<2>(rule, logits, bias, lane_id());
-  if (rule.experts <= 128) return route_token<4>(rule, logits, bias, lane_id());
-  return route_token<kMaxExperts / 32>(rule, logits, bias, lane_id());
-}
-
-// The list of hit experts and every expert's first row, from the bit masks; one warp a run of 32 experts. Rows and hits
-// are counted in one word.
-__device__ void list_hits(Shared& s, int experts) {
-  const int lane = lane_id(), warp = warp_id();
-  if (warp * 32 >= experts) return;
-  const auto counted = [&](int expert) -> uint32_t {
-    const uint32_t tokens = expert < experts ? s.tokens[expert] : 0;
-    return __popc(tokens) | (tokens != 0 ? 1u << 16 : 0);
-  };
-  uint32_t before = 0;
-  for (int w = 0; w < warp; ++w) before += __reduce_add_sync(kAllLanes, counted(w * 32 + lane));
-  const int expert = warp * 32 + lane;
-  const uint32_t mine = counted(expert);
-  uint32_t through = mine;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t lower = __shfl_up_sync(kAllLanes, through, step);
-    if (lane >= step) through += lower;
-  }
-  const uint32_t first = before + through - mine;
-  if (expert < experts) s.first_row[expert] = static_cast<int>(first & 0xffff);
-  if (mine != 0) {
-    s.hit_expert[first >> 16] = expert;
-    s.hit_row[first >> 16] = static_cast<int>(first & 0xffff);
-  }
-  if (expert == experts - 1) {
-    const uint32_t all = before + through;
-    s.num_hit = static_cast<int>(all >> 16);
-    s.hit_row[all >> 16] = static_cast<int>(all & 0xffff);
-  }
-}
-
-// Lane k of warp t gives pick k of token t its row.
-__device__ void place_pick(Shared& s, const Shape& shape, const Pick& pick) {
-  const int t = warp_id(), k = lane_id();
-  if (t >= shape.tokens || k >= shape.rule.top_k) return;
-  int row = -1;
-  if (pick.expert >= 0) {
-    row = s.first_row[pick.expert] + __popc(s.tokens[pick.expert] & ((1u << t) - 1));
-    s.row_token[row] = t;
-  }
-  const int at = t * shape.rule.top_k + k;
-  s.pick_expert[at] = pick.expert;
-  s.pick_row[at] = row;
-  s.pick_weight[at] = pick.weight;
-}
-
-// What the route kernel would have written, by the consumers of one block.
-__device__ void store_routing(const Shared& s, const Shape& shape, const DeviceRouting& to) {
-  const int thread = static_cast<int>(threadIdx.x);
-  for (int i = thread; i < shape.tokens * shape.rule.top_k; i += kConsumerThreads) {
-    to.expert[i] = s.pick_expert[i];
-    to.weight[i] = s.pick_weight[i];
-    to.pick_row[i] = s.pick_row[i];
-  }
-  for (int e = thread; e < shape.rule.experts; e += kConsumerThreads) {
-    to.slot_offset[e] = s.first_row[e];
-  }
-  const int rows = s.hit_row[s.num_hit];
-  for (int i = thread; i < s.num_hit; i += kConsumerThreads) to.hit[i] = s.hit_expert[i];
-  for (int i = thread; i < rows; i += kConsumerThreads) to.row_token[i] = s.row_token[i];
-  if (thread == 0) {
-    *to.num_hit = s.num_hit;
-    to.slot_offset[shape.rule.experts] = rows;
-  }
-}
-
-// ---- the plan of a block: both products as rows of stages
-
-struct Work {
-  int tiles;                   // items of one hit
-  int items_begin, items_end;  // of w13: (hit, 16 hidden columns)
-  int item_stages;
-  int down_begin, down_end;  // weight blocks of w2, counted through all its rows of blocks
-
-  Work() = default;
-  __device__ Work(const Shape& shape, int hits) {
-    const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
-    tiles = shape.down_blocks * 4;
-    const int items = hits * tiles;
-    items_begin = items * block / blocks;
-    items_end = items * (block + 1) / blocks;
-    item_stages = (shape.up_blocks + kStageBlocks - 1) / kStageBlocks;
-    const int all = shape.up_blocks * 2 * shape.down_blocks;
-    down_begin = min(all, block * shape.down_share);
-    down_end = min(all, down_begin + shape.down_share);
-  }
-};
-
-// 32 outputs x a run of inputs.
-struct Piece {
-  int row_block;      // outputs [row_block * 32, ...)
-  int begin, blocks;  // weight blocks of 64 inputs
-  int stages;         // of one hit
-  bool split;         // a hit's stages go round the groups; else they are one group's
-
-  __device__ Piece(const Shape& shape, const Work& work, int at) {
-    row_block = at / shape.down_blocks;
-    begin = at % shape.down_blocks;
-    blocks = min(shape.down_blocks - begin, work.down_end - at);
-    stages = (blocks + kStageBlocks - 1) / kStageBlocks;
-    split = stages >= kGroups;
-  }
-  // Block (of threads) i gives its part of the sums as number i + row_block; these are the first and the last.
-  __device__ int first_part(const Shape& shape) const {
-    return row_block * shape.down_blocks / shape.down_share + row_block;
-  }
-  __device__ int last_part(const Shape& shape) const {
-    return ((row_block + 1) * shape.down_blocks - 1) / shape.down_share + row_block;
-  }
-};
+using namespace small_layer;
 
 // ---- the producer warp
 
@@ -255,6 +85,7 @@ struct Producer {
 // kTilesN: n8 of tokens.
 template <int kTilesN, int kStages>
 struct Consumer {
+  static constexpr bool kAhead = kTilesN == 1;
   using Sums = float[2][kTilesN][4];  // two m16: the rows of a weight block
   using Partials = float[kConsumers][2][kTilesN][128];
 
@@ -276,21 +107,69 @@ struct Consumer {
     return value;
   }
 
-  // Adds this warp's weight block of the group's next stage, if the stage has that many. token[n]: the lane's token row
-  // at this weight block. Chunks 2 q and 2 q + 1 are the lane's: so the quarters of a warp read all banks.
-  __device__ void add_stage(Sums& sums, const bf16* const (&token)[kTilesN], int tiles,
-                            int blocks) {
-    const bool real = member < blocks;
-    uint4 tokens[2][kTilesN] = {};
+  // The tokens that a lane multiplies with one weight block: chunks 2 q and 2 q + 1 of 64 inputs, so that the quarters of
+  // a warp read all banks of the weights.
+  struct Tokens {
+    uint4 chunk[2][kTilesN];
+  };
+  // Where the tokens of this warp's next stage are. While registers last (8 tokens) they are read one stage ahead, over the
+  // borders of items and hits: the way to L2 is as long as the work on a stage.
+  struct Source {
+    const bf16* row[kTilesN];
+    int tiles = 0;   // n8 that exist
+    int blocks = 0;  // weight blocks from this stage on
+
+    __device__ Tokens read(int member) const {
+      Tokens tokens = {};
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        if (member >= blocks || n >= tiles) break;
+        tokens.chunk[0][n] = reinterpret_cast<const uint4*>(row[n])[0];
+        tokens.chunk[1][n] = reinterpret_cast<const uint4*>(row[n])[1];
+      }
+      return tokens;
+    }
+    __device__ void advance(int stages) {
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) row[n] += stages * kStageInputs;
+      blocks -= stages * kStageBlocks;
+    }
+  };
+
+  // The group's first stage of an item, or of a hit expert in a piece.
+  __device__ Source item_source(int item, const bf16* x) const {
+    const int hit = item / work.tiles, first_row = s.hit_row[hit];
+    const int rows = s.hit_row[hit + 1] - first_row;
+    Source source;
+    source.tiles = (rows + 7) / 8;
+    source.blocks = shape.up_blocks - group * kStageBlocks;
 #pragma unroll
     for (int n = 0; n < kTilesN; ++n) {
-      if (!real || n >= tiles) break;
-      tokens[0][n] = reinterpret_cast<const uint4*>(token[n])[0];
-      tokens[1][n] = reinterpret_cast<const uint4*>(token[n])[1];
+      const int row = s.row_token[first_row + min(n * 8 + g, rows - 1)];
+      source.row[n] = x + int64_t{row} * shape.width + group * kStageInputs + member * 64 + q * 16;
     }
+    return source;
+  }
+  __device__ Source hit_source(const Piece& piece, int hit, const bf16* hidden) const {
+    const int first_row = s.hit_row[hit], rows = s.hit_row[hit + 1] - first_row;
+    const int first = piece.split ? group : 0;
+    Source source;
+    source.tiles = (rows + 7) / 8;
+    source.blocks = piece.blocks - first * kStageBlocks;
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) {
+      source.row[n] = hidden +
+                      int64_t{first_row + min(n * 8 + g, rows - 1)} * shape.down_blocks * 64 +
+                      piece.begin * 64 + first * kStageInputs + member * 64 + q * 16;
+    }
+    return source;
+  }
+
+  // Adds this warp's weight block of the group's next stage, if the stage has that many.
+  __device__ void add_stage(Sums& sums, const Tokens& tokens, int tiles, int blocks) {
     const uint32_t stage = group * kStages + place.slot;
     barrier_wait(shared_address(&s.full[stage]), place.parity);
-    if (real) {
+    if (member < blocks) {
       const uint32_t block = ring + stage * kStageBytes + member * MoePack::kBlockBytes + g * 128;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -301,7 +180,7 @@ struct Consumer {
 #pragma unroll
           for (int n = 0; n < kTilesN; ++n) {
             if (n >= tiles) break;
-            const uint4& t = tokens[half][n];
+            const uint4& t = tokens.chunk[half][n];
             mma_bf16(sums[m][n], upper.x, lower.x, upper.y, lower.y, t.x, t.y);
             mma_bf16(sums[m][n], upper.z, lower.z, upper.w, lower.w, t.z, t.w);
           }
@@ -311,6 +190,19 @@ struct Consumer {
     __syncwarp();
     if (lane_id() == 0) barrier_arrive(shared_address(&s.empty[stage]));
     place.advance();
+  }
+
+  // Adds stages of one item or hit, `step` apart in its row of stages; `ahead` holds the tokens of the first, and then those
+  // of what `next` is the source of.
+  template <class Next>
+  __device__ void add_stages(Sums& sums, Source source, int step, Tokens& ahead, const Next& next) {
+    while (source.blocks > 0) {
+      const Tokens now = kAhead ? ahead : source.read(member);
+      const int blocks = source.blocks;
+      source.advance(step);
+      if (kAhead) ahead = source.blocks > 0 ? source.read(member) : next().read(member);
+      add_stage(sums, now, source.tiles, blocks);
+    }
   }
 
   __device__ void keep(const Sums& sums, int tiles) {
@@ -324,69 +216,63 @@ struct Consumer {
       }
     }
   }
-  // The sum over warps, in their order, of what they kept for (row of a weight block, token row).
-  __device__ float total(int row, int j, int first_warp, int warps) const {
+  // The sum over kWarps warps, in their order, of what they kept for (row of a weight block, token row).
+  template <int kWarps>
+  __device__ float total(int row, int j, int first_warp) const {
     const int at = (j % 2 + row % 16 / 8 * 2) * 32 + row % 8 * 4 + j % 8 / 2;
     float sum = 0;
-#pragma unroll 4
-    for (int w = first_warp; w < first_warp + warps; ++w) sum += partials[w][row / 16][j / 8][at];
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) sum += partials[first_warp + w][row / 16][j / 8][at];
     return sum;
   }
 
-  __device__ void up_item(int item, const bf16* x, bf16* hidden) {
-    const int hit = item / work.tiles, first_row = s.hit_row[hit];
-    const int rows = s.hit_row[hit + 1] - first_row, tiles = (rows + 7) / 8;
-    const bf16* token[kTilesN];
-#pragma unroll
-    for (int n = 0; n < kTilesN; ++n) {
-      const int row = s.row_token[first_row + min(n * 8 + g, rows - 1)];
-      token[n] = x + int64_t{row} * shape.width + group * kStageInputs + member * 64 + q * 16;
+  __device__ void up_items(const bf16* x, bf16* hidden) {
+    if (work.items_begin == work.items_end) return;
+    Tokens ahead = item_source(work.items_begin, x).read(member);
+    for (int item = work.items_begin; item < work.items_end; ++item) {
+      const int hit = item / work.tiles, first_row = s.hit_row[hit];
+      const int rows = s.hit_row[hit + 1] - first_row;
+      const int following = min(item + 1, work.items_end - 1);
+      Sums sums = {};
+      add_stages(sums, item_source(item, x), kGroups, ahead,
+                 [&] { return item_source(following, x); });
+      keep(sums, (rows + 7) / 8);
+      named_barrier(kConsumersBarrier, kConsumerThreads);
+      const int thread = static_cast<int>(threadIdx.x), j = thread / 16, column = thread % 16;
+      if (j < rows) {
+        const int row = column / 8 * 16 + column % 8;
+        const float gate = total<kConsumers>(row, j, 0), up = total<kConsumers>(row + 8, j, 0);
+        hidden[int64_t{first_row + j} * shape.down_blocks * 64 + item % work.tiles * 16 + column] =
+            __float2bfloat16(glu(shape.activation, gate, up));
+      }
+      named_barrier(kConsumersBarrier, kConsumerThreads);
     }
-    Sums sums = {};
-    for (int c = group; c < work.item_stages; c += kGroups) {
-      add_stage(sums, token, tiles, shape.up_blocks - c * kStageBlocks);
-#pragma unroll
-      for (int n = 0; n < kTilesN; ++n) token[n] += kGroups * kStageInputs;
-    }
-    keep(sums, tiles);
-    named_barrier(kConsumersBarrier, kConsumerThreads);
-    const int thread = static_cast<int>(threadIdx.x), j = thread / 16, column = thread % 16;
-    if (j < rows) {
-      const int row = column / 8 * 16 + column % 8;
-      const float gate = total(row, j, 0, kConsumers), up = total(row + 8, j, 0, kConsumers);
-      hidden[int64_t{first_row + j} * shape.down_blocks * 64 + item % work.tiles * 16 + column] =
-          __float2bfloat16(glu(shape.activation, gate, up));
-    }
-    named_barrier(kConsumersBarrier, kConsumerThreads);
   }
 
-  // One hit expert's part of a piece: into results [rows, 32].
-  __device__ void down_hit(const Piece& piece, int hit, const bf16* hidden, float* results) {
-    const int first_row = s.hit_row[hit], rows = s.hit_row[hit + 1] - first_row;
-    const int tiles = (rows + 7) / 8, width = shape.down_blocks * 64;
-    const int first = piece.split ? group : 0, step = piece.split ? kGroups : 1;
-    const bf16* token[kTilesN];
-#pragma unroll
-    for (int n = 0; n < kTilesN; ++n) {
-      token[n] = hidden + int64_t{first_row + min(n * 8 + g, rows - 1)} * width + piece.begin * 64 +
-                 first * kStageInputs + member * 64 + q * 16;
-    }
-    Sums sums = {};
-    for (int c = first; c < piece.stages; c += step) {
-      add_stage(sums, token, tiles, piece.blocks - c * kStageBlocks);
-#pragma unroll
-      for (int n = 0; n < kTilesN; ++n) token[n] += step * kStageInputs;
-    }
-    keep(sums, tiles);
+  // One piece of all hit experts: into results [rows, 32].
+  __device__ void down_hits(const Piece& piece, const bf16* hidden, float* results) {
+    const int step = piece.split ? kGroups : 1, stride = piece.split ? 1 : kGroups;
     const int barrier = piece.split ? kConsumersBarrier : kGroupBarrier + group;
     const int threads = piece.split ? kConsumerThreads : kGroupWarps * 32;
-    named_barrier(barrier, threads);
-    for (int i = static_cast<int>(threadIdx.x) % threads; i < rows * kOutputs; i += threads) {
-      results[first_row * kOutputs + i] =
-          total(i % kOutputs, i / kOutputs, piece.split ? 0 : group * kGroupWarps,
-                piece.split ? kConsumers : kGroupWarps);
+    const int first_hit = piece.split ? 0 : group;
+    if (first_hit >= s.num_hit) return;
+    Tokens ahead = hit_source(piece, first_hit, hidden).read(member);
+    for (int hit = first_hit; hit < s.num_hit; hit += stride) {
+      const int first_row = s.hit_row[hit], rows = s.hit_row[hit + 1] - first_row;
+      const int following = min(hit + stride, s.num_hit - 1);
+      Sums sums = {};
+      add_stages(sums, hit_source(piece, hit, hidden), step, ahead,
+                 [&] { return hit_source(piece, following, hidden); });
+      keep(sums, (rows + 7) / 8);
+      named_barrier(barrier, threads);
+      for (int i = static_cast<int>(threadIdx.x) % threads; i < rows * kOutputs; i += threads) {
+        const int row = i % kOutputs, j = i / kOutputs;
+        results[first_row * kOutputs + i] = piece.split
+                                                ? total<kConsumers>(row, j, 0)
+                                                : total<kGroupWarps>(row, j, group * kGroupWarps);
+      }
+      named_barrier(barrier, threads);
     }
-    named_barrier(barrier, threads);
   }
 
   // The picks of this warp's token, summed in their order, for output `lane`.
@@ -428,9 +314,7 @@ struct Consumer {
     const bool mine = warp_id() < shape.tokens;
     const int64_t at = int64_t{warp_id()} * shape.width + piece.row_block * kOutputs + lane_id();
     const float y = mine ? args.y[at] : 0.0f;  // long before it is needed
-    for (int hit = piece.split ? 0 : group; hit < s.num_hit; hit += piece.split ? 1 : kGroups) {
-      down_hit(piece, hit, hidden, results);
-    }
+    down_hits(piece, hidden, results);
     named_barrier(kConsumersBarrier, kConsumerThreads);
     float sum = mine ? picked(results) : 0.0f;
     if (join(piece, args.sync, parts, sum) && mine) {
@@ -445,7 +329,7 @@ struct Consumer {
 };
 
 template <int kTilesN, int kStages>
-__global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::Args args) {
+__global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Args args) {
   extern __shared__ __align__(1024) char dynamic[];
   __shared__ Shared s;
   __shared__ Work work;
@@ -461,17 +345,15 @@ __global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::
 
   Pick pick;
   const int live = args.live_tokens != nullptr ? *args.live_tokens : shape.tokens;
+  const float* const logits = args.logits + warp * shape.rule.experts;
   if (warp < shape.tokens && warp < live) {
-    pick = route_of(shape.rule, args.logits + warp * shape.rule.experts, args.bias);
+    pick = route_of(shape.rule, logits, args.bias);
     if (lane_id() >= shape.rule.top_k) pick.expert = -1;
     if (pick.expert >= 0) atomicOr(&s.tokens[pick.expert], 1u << warp);
     if (!pick.usable && blockIdx.x == 0 && lane_id() == 0) atomicAdd(args.routing.unusable, 1);
   }
   __syncthreads();
-  list_hits(s, shape.rule.experts);
-  __syncthreads();
-
-  if (thread == 0) work = Work(shape, s.num_hit);
+  list_hits(s, shape, work);
   __syncthreads();
   const uint32_t ring = shared_address(dynamic);
   if (warp == kConsumers) {
@@ -480,7 +362,9 @@ __global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::
     producer.down(work, static_cast<const char*>(args.w2));
     return;
   }
-  place_pick(s, shape, pick);
+  float weight = 0;
+  if (warp < shape.tokens && warp < live) weight = pick_weight(shape.rule, logits, pick, lane_id());
+  place_pick(s, shape, pick, weight);
   named_barrier(kConsumersBarrier, kConsumerThreads);
 
   auto* const partials =
@@ -490,9 +374,7 @@ __global__ void __launch_bounds__(kThreads, 1) small_layer(Shape shape, MoeFfn::
   auto* const parts = reinterpret_cast<float*>(hidden + int64_t{shape.tokens} * shape.rule.top_k *
                                                             shape.down_blocks * 64);
   Consumer consumer{s, shape, work, ring, *partials};
-  for (int item = work.items_begin; item < work.items_end; ++item) {
-    consumer.up_item(item, static_cast<const bf16*>(args.x), hidden);
-  }
+  consumer.up_items(static_cast<const bf16*>(args.x), hidden);
   __threadfence();
   named_barrier(kConsumersBarrier, kConsumerThreads);
   if (thread == 0) grid_barrier(args.sync);
@@ -549,7 +431,7 @@ Plan plan_for(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
 
 template <int kTilesN, int kStages>
 void launch(const Plan& plan, const MoeFfn::Args& args, cudaStream_t stream) noexcept {
-  const auto kernel = small_layer<kTilesN, kStages>;
+  const auto kernel = run_layer<kTilesN, kStages>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
   cudaLaunchAttribute cooperative{};
   cooperative.id = cudaLaunchAttributeCooperative;
@@ -576,9 +458,15 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
   return MoeRoute::refusal({problem.rule, problem.max_tokens});
 }
 
+// Up to 8 tokens (16 where experts are small) the single launch is the quickest; with more bytes behind each token its fixed
+// cost no longer matters and its lesser rate does. Measured on an H200: bench/results/notes-gpu-moe.md.
 bool suits(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
+  if (tokens > kMaxTokens) return false;
+  const int64_t expert_bytes = MoePack::w13_bytes(problem.width, problem.ffn_width) +
+                               MoePack::w2_bytes(problem.width, problem.ffn_width);
+  const int64_t most_bytes = tokens <= 8 ? int64_t{2} << 30 : int64_t{1} << 29;
   const int static_bytes = static_cast<int>(sizeof(Shared) + sizeof(Work)) + 1024;
-  return tokens <= kMaxTokens &&
+  return tokens * expert_bytes <= most_bytes &&
          plan_for(problem, tokens).shared_bytes + static_bytes <= kMaxSharedBytes;
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMaxExperts = MoeRoute::kMaxExperts;
 constexpr int kPlaceWarps = 32;
+constexpr int kBatch = 4;  // rounds that are placed together
 
 /// How many tokens a block works on at once, one a warp. Experts beyond 256 need twice the registers.
 template <int kPerLane>
@@ -34,20 +35,23 @@ __device__ int score_token(const RouteRule& rule, const MoeRoute::Args& args, in
                            int64_t live) {
   const int lane = lane_id();
   Pick pick;
+  float weight = 0;
   if (t < live) {
-    pick = route_token<kPerLane>(rule, args.logits + t * rule.experts, args.bias, lane);
+    const float* logits = args.logits + t * rule.experts;
+    pick = choose_experts<kPerLane>(rule, logits, args.bias, lane);
+    weight = pick_weight(rule, logits, pick, lane);
     if (lane == 0 && !pick.usable) atomicAdd(args.routing.unusable, 1);
   }
   if (lane >= rule.top_k) return -1;
   args.routing.expert[t * rule.top_k + lane] = pick.expert;
-  args.routing.weight[t * rule.top_k + lane] = pick.weight;
+  args.routing.weight[t * rule.top_k + lane] = weight;
   return pick.expert;
 }
 
 struct PlaceShared {
-  int count[kMaxExperts];        // picks of this call, then the expert's first row for this block
-  int before[kMaxExperts];       // picks of the blocks before this one
-  uint32_t tokens[kMaxExperts];  // bit w: the token of warp w picked the expert
+  int count[kMaxExperts];   // picks of this call, then the expert's first row for this block
+  int before[kMaxExperts];  // picks of the blocks before this one
+  uint32_t tokens[kBatch][kMaxExperts];  // of a round; bit w: the token of warp w picked the expert
   int warp_count[kMaxExperts / 32], warp_hits[kMaxExperts / 32];
 };
 
@@ -87,29 +91,41 @@ __device__ void scan_experts(PlaceShared& s, const RouteRule& rule, const Device
   __syncthreads();
 }
 
-// Rows of the picks of one round: the token of warp w is first + w.
+// Rows of the picks of kBatch rounds: in round r the token of warp w is first + r * kWarps + w, and expert[r] the pick of
+// this lane, -1 where there is none.
 template <int kWarps>
-__device__ void place_round(PlaceShared& s, const RouteRule& rule, const DeviceRouting& routing,
-                            int64_t t, int64_t tokens, int expert) {
+__device__ void place_rounds(PlaceShared& s, const RouteRule& rule, const DeviceRouting& routing,
+                             int64_t first, int64_t tokens, const int (&expert)[kBatch]) {
   constexpr int kThreads = kWarps * 32;
   const int lane = lane_id(), warp = warp_id();
-  for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) s.tokens[e] = 0;
+  for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) {
+#pragma unroll
+    for (int r = 0; r < kBatch; ++r) s.tokens[r][e] = 0;
+  }
   __syncthreads();
-  if (expert >= 0) atomicOr(&s.tokens[expert], 1u << warp);
+#pragma unroll
+  for (int r = 0; r < kBatch; ++r) {
+    if (expert[r] >= 0) atomicOr(&s.tokens[r][expert[r]], 1u << warp);
+  }
   __syncthreads();
-  if (t < tokens && lane < rule.top_k) {
+#pragma unroll
+  for (int r = 0; r < kBatch; ++r) {
+    const int64_t t = first + r * kWarps + warp;
+    if (t >= tokens || lane >= rule.top_k) break;
     int row = -1;
-    if (expert >= 0) {
-      row = s.count[expert] + __popc(s.tokens[expert] & ((1u << warp) - 1));
+    if (expert[r] >= 0) {
+      row = s.count[expert[r]] + __popc(s.tokens[r][expert[r]] & ((1u << warp) - 1));
+#pragma unroll
+      for (int before = 0; before < r; ++before) row += __popc(s.tokens[before][expert[r]]);
       routing.row_token[row] = static_cast<int32_t>(t);
     }
     routing.pick_row[t * rule.top_k + lane] = row;
   }
   __syncthreads();
   for (int e = static_cast<int>(threadIdx.x); e < rule.experts; e += kThreads) {
-    s.count[e] += __popc(s.tokens[e]);
+#pragma unroll
+    for (int r = 0; r < kBatch; ++r) s.count[e] += __popc(s.tokens[r][e]);
   }
-  __syncthreads();
 }
 
 template <int kPerLane, int kWarps>
@@ -122,7 +138,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
     s.count[e] = s.before[e] = 0;
   }
   __syncthreads();
-  int expert[2] = {-1, -1};
+  int expert[kBatch] = {-1, -1, -1, -1};
 #pragma unroll
   for (int round = 0; round < 2; ++round) {
     const int64_t t = round * kWarps + warp_id();
@@ -132,12 +148,7 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
   }
   __syncthreads();
   scan_experts(s, rule, args.routing);
-#pragma unroll
-  for (int round = 0; round < 2; ++round) {
-    if (round * kWarps >= args.tokens) break;
-    place_round<kWarps>(s, rule, args.routing, round * kWarps + warp_id(), args.tokens,
-                        expert[round]);
-  }
+  place_rounds<kWarps>(s, rule, args.routing, 0, args.tokens, expert);
 }
 
 // Block b owns tokens [b * rounds * kWarps, (b + 1) * rounds * kWarps). counts [blocks, E].
@@ -172,7 +183,7 @@ __device__ void sum_counts(PlaceShared& s, int experts, const int* counts, int n
   if (thread < shares * experts) {
     const int e = thread % experts;
     int all = 0, before = 0;
-#pragma unroll 4
+#pragma unroll 16
     for (int b = thread / experts; b < num_counted; b += shares) {
       const int count = counts[b * experts + e];
       all += count;
@@ -191,13 +202,17 @@ __global__ void __launch_bounds__(kPlaceWarps * 32, 1)
   const int block = static_cast<int>(blockIdx.x);
   sum_counts(s, rule.experts, counts, num_counted, block * counted_a_block);
   scan_experts(s, rule, args.routing);
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < rounds; round += kBatch) {
     const int64_t first = (static_cast<int64_t>(block) * rounds + round) * kPlaceWarps;
-    if (first >= args.tokens) break;
-    const int64_t t = first + warp_id();
-    const bool pick = t < args.tokens && lane_id() < rule.top_k;
-    const int expert = pick ? args.routing.expert[t * rule.top_k + lane_id()] : -1;
-    place_round<kPlaceWarps>(s, rule, args.routing, t, args.tokens, expert);
+    int expert[kBatch];
+#pragma unroll
+    for (int r = 0; r < kBatch; ++r) {
+      const int64_t t = first + r * kPlaceWarps + warp_id();
+      const bool pick = round + r < rounds && t < args.tokens && lane_id() < rule.top_k;
+      expert[r] = pick ? args.routing.expert[t * rule.top_k + lane_id()] : -1;
+    }
+    const int64_t end = first + static_cast<int64_t>(min(kBatch, rounds - round)) * kPlaceWarps;
+    place_rounds<kPlaceWarps>(s, rule, args.routing, first, min(end, args.tokens), expert);
   }
 }
 

@@ -13,11 +13,12 @@ namespace switchyard::cuda {
 inline constexpr uint32_t kTaken = 0;  ///< a key below that of every number
 inline constexpr unsigned kNoIndex = 0x7fffffffu;
 
-/// Lane k < K holds pick k.
+/// Lane k < K holds pick k; the rest is the same in all lanes.
 struct Pick {
   int expert = -1;
-  float weight = 0;
-  bool usable = true;  ///< the same in all lanes
+  bool usable = true;
+  float highest = 0;  ///< logit
+  float all = 1;      ///< the sum of all experts' scores, where the rule needs it
 };
 
 /// The highest key of the warp and the lowest index that has it.
@@ -147,27 +148,10 @@ __device__ __forceinline__ bool chosen_by_score(const RouteRule& rule, const flo
          (rule.num_groups > 1 && rule.group_score == RouteRule::GroupScore::sum_top_2);
 }
 
-/// From the picks' scores to their weights. `all` is the sum of all experts' scores, where the rule needs it.
-__device__ __forceinline__ float pick_weight(const RouteRule& rule, float score, float all) {
-  float picked = 0;
-  for (int k = 0; k < rule.top_k; ++k) picked += __shfl_sync(kAllLanes, score, k);
-  float divisor = picked;
-  if (rule.score == RouteRule::Score::softmax) {
-    if (rule.weigh == RouteRule::Weigh::raw) {
-      divisor = all;
-    } else if (rule.weigh == RouteRule::Weigh::renormalize && rule.epsilon != 0) {
-      divisor = all * (picked / all + rule.epsilon);
-    }
-  } else {
-    divisor = rule.weigh == RouteRule::Weigh::raw ? 1.0f : picked + rule.epsilon;
-  }
-  return divisor == 0 ? 0 : score / divisor * rule.scale;
-}
-
-/// `logits` and `bias` (or null) have E values. kPerLane * 32 >= E.
+/// The picks of a token. `logits` and `bias` (or null) have E values. kPerLane * 32 >= E.
 template <int kPerLane>
-__device__ __forceinline__ Pick route_token(const RouteRule& rule, const float* logits,
-                                            const float* bias, int lane) {
+__device__ __forceinline__ Pick choose_experts(const RouteRule& rule, const float* logits,
+                                               const float* bias, int lane) {
   float logit[kPerLane];
   bool unusable = false;
   float own_highest = -INFINITY;
@@ -178,40 +162,61 @@ __device__ __forceinline__ Pick route_token(const RouteRule& rule, const float* 
     unusable |= isnan(logit[i]);
     own_highest = fmaxf(own_highest, logit[i]);
   }
+  Pick pick;
   const float highest = key_value(__reduce_max_sync(kAllLanes, order_key(own_highest)));
-  unusable = __any_sync(kAllLanes, unusable) || !isfinite(highest);
-  if (unusable) return {lane, 0, false};
+  pick.highest = highest;
+  pick.usable = !__any_sync(kAllLanes, unusable) && isfinite(highest);
+  if (!pick.usable) {
+    pick.expert = lane;
+    return pick;
+  }
 
   const bool by_score = chosen_by_score(rule, bias);
-  float all = 1;
   if (rule.score == RouteRule::Score::softmax &&
       (by_score || rule.weigh == RouteRule::Weigh::raw || rule.epsilon != 0)) {
     float own_sum = 0;
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) own_sum += expf(logit[i] - highest);
-    all = warp_sum(own_sum);
+    pick.all = warp_sum(own_sum);
   }
   uint32_t key[kPerLane];
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
     const int expert = i * 32 + lane;
     float choice = logit[i];
-    if (by_score) choice = expert_score(rule.score, logit[i], highest) / all;
+    if (by_score) choice = expert_score(rule.score, logit[i], highest) / pick.all;
     if (bias != nullptr && expert < rule.experts) choice += bias[expert];
     key[i] = expert < rule.experts ? order_key(choice) : kTaken;
   }
   if (rule.top_groups < rule.num_groups) keep_best_groups(rule, key, lane);
 
   SortedLane<kPerLane> sorted(key);
-  Pick pick;
   for (int k = 0; k < rule.top_k; ++k) {
     const unsigned best = sorted.take_best(lane);
     if (lane == k) pick.expert = static_cast<int>(best);
   }
-  const float score =
-      lane < rule.top_k ? expert_score(rule.score, logits[pick.expert], highest) : 0.0f;
-  pick.weight = pick_weight(rule, score, all);
   return pick;
+}
+
+/// The weight of lane k's pick; 0 for an unusable token.
+__device__ __forceinline__ float pick_weight(const RouteRule& rule, const float* logits,
+                                             const Pick& pick, int lane) {
+  if (!pick.usable) return 0;
+  const float score =
+      lane < rule.top_k ? expert_score(rule.score, logits[pick.expert], pick.highest) : 0.0f;
+  float picked = 0;
+  for (int k = 0; k < rule.top_k; ++k) picked += __shfl_sync(kAllLanes, score, k);
+  float divisor = picked;
+  if (rule.score == RouteRule::Score::softmax) {
+    if (rule.weigh == RouteRule::Weigh::raw) {
+      divisor = pick.all;
+    } else if (rule.weigh == RouteRule::Weigh::renormalize && rule.epsilon != 0) {
+      divisor = pick.all * (picked / pick.all + rule.epsilon);
+    }
+  } else {
+    divisor = rule.weigh == RouteRule::Weigh::raw ? 1.0f : picked + rule.epsilon;
+  }
+  return divisor == 0 ? 0 : score / divisor * rule.scale;
 }
 
 }  // namespace switchyard::cuda

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The single-launch layer (moe_small_sm90a.cu) before its products: sizes, shared memory, the routing that every block
+// makes, and what part of the products is the block's.
+#pragma once
+#include "kernels/cuda/moe_entries.h"
+#include "kernels/cuda/route_token.cuh"
+
+namespace switchyard::cuda::small_layer {
+
+inline constexpr int kMaxTokens = 16, kMaxExperts = 256, kMaxRows = 256;
+inline constexpr int kGroups = 4, kGroupWarps = 4, kConsumers = kGroups * kGroupWarps;
+inline constexpr int kConsumerThreads = kConsumers * 32, kThreads = kConsumerThreads + 32;
+inline constexpr int kStageBytes = 16384;
+inline constexpr int kStageBlocks =
+    kStageBytes / MoePack::kBlockBytes;  // weight blocks, one a warp
+inline constexpr int kStageInputs = kStageBlocks * MoePack::kAtomInputs;
+inline constexpr int kMaxStages = 3;  // of the ring of a group
+inline constexpr int kMaxSharedBytes = 227 * 1024;
+inline constexpr int kOutputs = MoePack::kBlockRows;  // of a piece
+inline constexpr int kFirstJoin =
+    32;  // of Args::sync: counters of parts; word 0 is the grid's barrier
+
+// Barriers of the block by number; 0 is __syncthreads.
+inline constexpr int kConsumersBarrier = 1, kGroupBarrier = 2;
+
+struct Shape {
+  RouteRule rule;
+  GluActivation activation = GluActivation::swiglu;
+  int tokens = 0, width = 0;
+  int up_blocks = 0;    // of 64 inputs: Dp / 64
+  int down_blocks = 0;  // Fp / 64
+  int down_share = 0;   // weight blocks of w2 that a block of threads takes of every expert
+};
+
+struct Shared {
+  uint64_t full[kGroups * kMaxStages], empty[kGroups * kMaxStages];
+  uint32_t tokens[kMaxExperts];  // bit t: token t picked the expert
+  int first_row[kMaxExperts];
+  int num_hit;
+  int hit_expert[kMaxExperts], hit_row[kMaxExperts + 1];
+  int row_token[kMaxRows];
+  int pick_expert[kMaxRows], pick_row[kMaxRows];
+  float pick_weight[kMaxRows];
+  bool last_to_join;
+};
+
+__device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
+__device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / 32; }
+
+// A place in the ring of a group: it goes round, and the parity of its barriers' phases turns over each time.
+template <int kStages>
+struct RingPlace {
+  uint32_t slot = 0, parity = 0;
+  __device__ void advance() {
+    if (++slot == kStages) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// ---- the plan of a block: both products as rows of stages
+
+struct Work {
+  int tiles;                   // items of one hit
+  int items_begin, items_end;  // of w13: (hit, 16 hidden columns)
+  int item_stages;
+  int down_begin, down_end;  // weight blocks of w2, counted through all its rows of blocks
+
+  Work() = default;
+  __device__ Work(const Shape& shape, int hits) {
+    const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+    tiles = shape.down_blocks * 4;
+    const int items = hits * tiles;
+    items_begin = items * block / blocks;
+    items_end = items * (block + 1) / blocks;
+    item_stages = (shape.up_blocks + kStageBlocks - 1) / kStageBlocks;
+    const int all = shape.up_blocks * 2 * shape.down_blocks;
+    down_begin = min(all, block * shape.down_share);
+    down_end = min(all, down_begin + shape.down_share);
+  }
+};
+
+// ---- routing
+
+__device__ __forceinline__ Pick route_of(const RouteRule& rule, const float* logits,
+                                         const float* bias) {
+  if (rule.experts <= 64) return choose_experts<2>(rule, logits, bias, lane_id());
+  if (rule.experts <= 128) return choose_experts<4>(rule, logits, bias, lane_id());
+  return choose_experts<kMaxExperts / 32>(rule, logits, bias, lane_id());
+}
+
+// The list of hit experts, every expert's first row, and what this block does, from the bit masks; one warp a run of 32 experts. Rows and hits
+// are counted in one word.
+__device__ inline void list_hits(Shared& s, const Shape& shape, Work& work) {
+  const int lane = lane_id(), warp = warp_id(), experts = shape.rule.experts;
+  if (warp * 32 >= experts) return;
+  const auto counted = [&](int expert) -> uint32_t {
+    const uint32_t tokens = expert < experts ? s.tokens[expert] : 0;
+    return __popc(tokens) | (tokens != 0 ? 1u << 16 : 0);
+  };
+  uint32_t before = 0;
+  for (int w = 0; w < warp; ++w) before += __reduce_add_sync(kAllLanes, counted(w * 32 + lane));
+  const int expert = warp * 32 + lane;
+  const uint32_t mine = counted(expert);
+  uint32_t through = mine;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const uint32_t lower = __shfl_up_sync(kAllLanes, through, step);
+    if (lane >= step) through += lower;
+  }
+  const uint32_t first = before + through - mine;
+  if (expert < experts) s.first_row[expert] = static_cast<int>(first & 0xffff);
+  if (mine != 0) {
+    s.hit_expert[first >> 16] = expert;
+    s.hit_row[first >> 16] = static_cast<int>(first & 0xffff);
+  }
+  if (expert == experts - 1) {
+    const uint32_t all = before + through;
+    s.num_hit = static_cast<int>(all >> 16);
+    s.hit_row[all >> 16] = static_cast<int>(all & 0xffff);
+    work = Work(shape, s.num_hit);
+  }
+}
+
+// Lane k of warp t gives pick k of token t its row.
+__device__ inline void place_pick(Shared& s, const Shape& shape, const Pick& pick, float weight) {
+  const int t = warp_id(), k = lane_id();
+  if (t >= shape.tokens || k >= shape.rule.top_k) return;
+  int row = -1;
+  if (pick.expert >= 0) {
+    row = s.first_row[pick.expert] + __popc(s.tokens[pick.expert] & ((1u << t) - 1));
+    s.row_token[row] = t;
+  }
+  const int at = t * shape.rule.top_k + k;
+  s.pick_expert[at] = pick.expert;
+  s.pick_row[at] = row;
+  s.pick_weight[at] = weight;
+}
+
+// What the route kernel would have written, by the consumers of one block.
+__device__ inline void store_routing(const Shared& s, const Shape& shape, const DeviceRouting& to) {
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int i = thread; i < shape.tokens * shape.rule.top_k; i += kConsumerThreads) {
+    to.expert[i] = s.pick_expert[i];
+    to.weight[i] = s.pick_weight[i];
+    to.pick_row[i] = s.pick_row[i];
+  }
+  for (int e = thread; e < shape.rule.experts; e += kConsumerThreads) {
+    to.slot_offset[e] = s.first_row[e];
+  }
+  const int rows = s.hit_row[s.num_hit];
+  for (int i = thread; i < s.num_hit; i += kConsumerThreads) to.hit[i] = s.hit_expert[i];
+  for (int i = thread; i < rows; i += kConsumerThreads) to.row_token[i] = s.row_token[i];
+  if (thread == 0) {
+    *to.num_hit = s.num_hit;
+    to.slot_offset[shape.rule.experts] = rows;
+  }
+}
+
+// ---- the down product of a block as pieces
+
+// 32 outputs x a run of inputs.
+struct Piece {
+  int row_block;      // outputs [row_block * 32, ...)
+  int begin, blocks;  // weight blocks of 64 inputs
+  int stages;         // of one hit
+  bool split;         // a hit's stages go round the groups; else they are one group's
+
+  __device__ Piece(const Shape& shape, const Work& work, int at) {
+    row_block = at / shape.down_blocks;
+    begin = at % shape.down_blocks;
+    blocks = min(shape.down_blocks - begin, work.down_end - at);
+    stages = (blocks + kStageBlocks - 1) / kStageBlocks;
+    split = stages >= kGroups;
+  }
+  // Block (of threads) i gives its part of the sums as number i + row_block; these are the first and the last.
+  __device__ int first_part(const Shape& shape) const {
+    return row_block * shape.down_blocks / shape.down_share + row_block;
+  }
+  __device__ int last_part(const Shape& shape) const {
+    return ((row_block + 1) * shape.down_blocks - 1) / shape.down_share + row_block;
+  }
+};
+
+}  // namespace switchyard::cuda::small_layer
