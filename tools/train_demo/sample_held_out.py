@@ -21,7 +21,7 @@ from typing import Any
 
 from build_corpus import build
 from corpus.packages import PackageTree
-from corpus.split import _MAX_MEGABYTES, _cut, _hold_out
+from corpus.split import split
 from corpus.store import Document, digest
 
 _END = "<|endoftext|>"
@@ -77,8 +77,8 @@ def share_in_training(chosen: list[Document], training: set[str]) -> float:
 
 def sample(domain: str, documents: list[Document], out: Path, max_bytes: int) -> dict[str, Any]:
     """Writes the sample of a domain; returns its row of the report."""
-    train = _cut(documents, _MAX_MEGABYTES[domain] * 1e6)
-    chosen = choose(domain, _hold_out(train), max_bytes)
+    train, held = split(domain, documents)
+    chosen = choose(domain, held, max_bytes)
     train_digests = {digest(document.text) for document in train}
     assert not any(digest(document.text) in train_digests for document in chosen)
     wanted = {line for document in chosen for line in lines(document.text)}
