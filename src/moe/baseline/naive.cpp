@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "moe/baseline/naive.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "base/environment.h"
@@ -28,7 +29,19 @@ inline float fast_exp(float x) {
   return p * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
 }
 
-inline float clamp(float x) { return x < -87 ? -87 : x > 87 ? 87 : x; }
+// x within [-87, 87], its bits compared as integers: a comparison of floats is a branch to the
+// compiler, which gives up on vector code.
+inline float clamp(float x) {
+  constexpr int32_t kSign = INT32_MIN, kLimit = std::bit_cast<int32_t>(87.0f);
+  const auto bits = std::bit_cast<int32_t>(x);
+  return std::bit_cast<float>(std::min(bits & ~kSign, kLimit) | (bits & kSign));
+}
+
+void silu_multiply_range(float* __restrict g, const float* __restrict u, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    g[i] = g[i] / (1 + fast_exp(clamp(-g[i]))) * u[i];
+  }
+}
 
 Result<Linear> one_group(int64_t n, int64_t k, int64_t max_rows, DType weight) {
   return Linear::create({.groups = 1,
@@ -43,7 +56,7 @@ Result<Linear> one_group(int64_t n, int64_t k, int64_t max_rows, DType weight) {
 
 void silu_multiply(float* g, const float* u, int64_t count, Pool& pool) {
   pool.for_range(count, kActivationGrain, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) g[i] = g[i] / (1 + fast_exp(clamp(-g[i]))) * u[i];
+    silu_multiply_range(g + begin, u + begin, end - begin);
   });
 }
 
@@ -93,17 +106,16 @@ void NaiveExperts::run_slot(const Slot& slot, const float* x, const int32_t* tok
   Tracer* tracer = step.stream.tracer();
   const int32_t offset[2] = {0, static_cast<int32_t>(rows)};
   const Gather::Problem& layout = gather_.problem();
-  const auto in =
-      step.arena.take<std::byte>(row_layout_bytes(layout.out, rows, layout.width, 1));
+  const auto in = step.arena.take<std::byte>(row_layout_bytes(layout.out, rows, layout.width, 1));
   const auto gate = step.arena.take<float>(rows * spec_.ffn_width);
   const auto up = step.arena.take<float>(rows * spec_.ffn_width);
   {
     const ZoneScope zone(tracer, Zone::gather, step.layer);
     const int64_t mark = step.arena.mark();
-    gather_.run({.x = x, .row_token = tokens, .slot_offset = offset, .y = in.data()},
-                step.arena.take<std::byte>(
-                    gather_.workspace_bytes(step.stream.pool().num_threads())),
-                step.stream);
+    gather_.run(
+        {.x = x, .row_token = tokens, .slot_offset = offset, .y = in.data()},
+        step.arena.take<std::byte>(gather_.workspace_bytes(step.stream.pool().num_threads())),
+        step.stream);
     step.arena.rewind(mark);
   }
   {

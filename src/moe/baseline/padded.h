@@ -22,7 +22,6 @@ namespace switchyard::moe {
 /// `capacity` is C, at least the largest load: what exceeds a limit was dropped before. Arrays live
 /// in the step's arena.
 DispatchPlan plan_padded(const Routing& routing, int64_t capacity, const Step& step);
-int64_t plan_padded_room(int64_t max_tokens, int top_k, int num_slots,
-                         int64_t capacity) noexcept;
+int64_t plan_padded_room(int64_t max_tokens, int top_k, int num_slots, int64_t capacity) noexcept;
 
 }  // namespace switchyard::moe

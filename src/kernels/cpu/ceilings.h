@@ -7,7 +7,7 @@
 
 #include "base/threads.h"
 
-namespace switchyard::bench {
+namespace switchyard::cpu {
 
 struct Ceilings {
   double read_gbps_one = 0;  ///< memory to registers, one thread
@@ -20,4 +20,4 @@ struct Ceilings {
 /// Takes about two seconds and 1 GiB. Honours SWITCHYARD_MAX_ISA.
 Ceilings measure_ceilings(Pool& pool);
 
-}  // namespace switchyard::bench
+}  // namespace switchyard::cpu
