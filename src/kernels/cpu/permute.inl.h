@@ -49,10 +49,10 @@ inline void gather_rows(const Gather::Problem& problem, const Gather::Args& args
     }
     const int64_t token = args.row_token != nullptr ? args.row_token[r] : r;
     const int64_t i = r - args.slot_offset[slot];
-    const int64_t at = problem.out == RowLayout::rows_f32
-                           ? r * width * static_cast<int64_t>(sizeof(float))
-                           : (block + i / kTileRows) * tile_bytes + i % kTileRows / 16 * 1024 +
-                                 i % 16 * 64;
+    const int64_t at =
+        problem.out == RowLayout::rows_f32
+            ? r * width * static_cast<int64_t>(sizeof(float))
+            : (block + i / kTileRows) * tile_bytes + i % kTileRows / 16 * 1024 + i % 16 * 64;
     std::byte* to = static_cast<std::byte*>(args.y) + at;
     if (token < 0) {
       zero_row(problem.out, width, to);
