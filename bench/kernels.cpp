@@ -148,7 +148,7 @@ class Bench {
   }
 
   void print_ceilings() {
-    ceilings_ = cpu::measure_ceilings(pool_);
+    ceilings_ = take(cpu::measure_ceilings(pool_));
     fmt::print(
         "{{\"engine\":\"switchyard\",\"ceilings\":{{\"read_gbps_one\":{:.1f},\"read_gbps_all\":{:."
         "1f},"

@@ -199,9 +199,9 @@ double amx_gflops(Pool& pool, const Storage& memory) {
 
 }  // namespace
 
-Ceilings measure_ceilings(Pool& pool) {
-  const Storage memory =
-      *Storage::allocate(std::max<int64_t>(int64_t{1} << 30, kWindow * 2 * pool.num_threads()));
+Result<Ceilings> measure_ceilings(Pool& pool) {
+  SWITCHYARD_ASSIGN(const Storage memory, Storage::allocate(std::max<int64_t>(
+                                              int64_t{1} << 30, kWindow * 2 * pool.num_threads())));
   std::memset(memory.data(), 0x3C, static_cast<size_t>(memory.size()));
   Pool one({.num_threads = 1});
   Ceilings ceilings;

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 
+#include "base/result.h"
 #include "base/threads.h"
 
 namespace switchyard::cpu {
@@ -17,7 +18,7 @@ struct Ceilings {
       0;  ///< f32 multiply-add in registers at the widest usable vectors, all threads
 };
 
-/// Takes about two seconds and 1 GiB. Honours SWITCHYARD_MAX_ISA.
-Ceilings measure_ceilings(Pool& pool);
+/// Takes about two seconds and 1 GiB. Honours SWITCHYARD_MAX_ISA. Errors: Code::out_of_memory.
+Result<Ceilings> measure_ceilings(Pool& pool);
 
 }  // namespace switchyard::cpu

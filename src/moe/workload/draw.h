@@ -13,7 +13,8 @@
 namespace switchyard::moe {
 
 /// The last word of a counter keeps the uses of one seed apart.
-inline constexpr uint32_t kPopularityStream = 1, kWeightedStream = 2, kSystematicStream = 3;
+inline constexpr uint32_t kPopularityStream = 1, kWeightedStream = 2, kSystematicStream = 3,
+                          kMixedStream = 4;
 
 inline std::array<uint32_t, 2> seed_key(uint64_t seed) {
   return {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
