@@ -109,6 +109,8 @@ engine::LoopOptions loop_options(const EngineOptions& options, const engine::Mem
   loop.vocab = folder.config.vocab;
   loop.experts = experts_of(folder.config);
   loop.eos_ids = folder.defaults.eos_ids;
+  loop.routing_sink = options.on_routed_step;
+  if (options.routed_picks) loop.routing_detail = engine::RoutingDetail::picks;
   return loop;
 }
 
@@ -131,7 +133,8 @@ class OpenedEngine final : public Engine {
 
   Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) override {
     SWITCHYARD_ASSIGN(std::vector<int32_t> prompt, tokenize(request));
-    return loop_->submit(std::move(prompt), std::move(request.sampling), std::move(sink));
+    return loop_->submit(std::move(prompt), std::move(request.sampling), std::move(sink),
+                         std::move(request.topic));
   }
   void cancel(RequestId id) override { loop_->cancel(id); }
   void wait_idle() override { loop_->wait_idle(); }
