@@ -14,7 +14,7 @@
 namespace switchyard::cli {
 namespace {
 
-constexpr int kDrawSets = 4;  // different routings of a row; later runs repeat them
+constexpr int kDrawSets = 8;  // different routings of a row; later runs repeat them
 constexpr int kMinRuns = 5, kMaxRuns = 200, kPhaseRuns = 5;
 constexpr double kRowSeconds = 0.4;
 
