@@ -111,6 +111,13 @@ Result<const CapacityRounding*> find_capacity_rounding(std::string_view name) {
               known);
 }
 
+Result<Overflow> find_overflow(std::string_view name) {
+  if (name == "drop_last") return Overflow::drop_last;
+  if (name == "drop_lowest") return Overflow::drop_lowest;
+  return fail(Code::bad_request,
+              "router: no overflow rule is called '{}'; known: drop_last drop_lowest", name);
+}
+
 int64_t expert_capacity(const CapacityRounding& rounding, int64_t tokens, int top_k,
                         int num_experts, float factor) {
   if (tokens == 0) return 0;

@@ -35,6 +35,9 @@ std::span<const CapacityRounding> capacity_roundings();
 /// Errors: Code::bad_request with the known names.
 Result<const CapacityRounding*> find_capacity_rounding(std::string_view name);
 
+/// "drop_last" and "drop_lowest". Errors: Code::bad_request with the known names.
+Result<Overflow> find_overflow(std::string_view name);
+
 /// C: the most picks that an expert gets in a step of `tokens`. At least 1 whenever there are
 /// tokens, also where the published formula gives 0 and so would silently drop every pick.
 int64_t expert_capacity(const CapacityRounding& rounding, int64_t tokens, int top_k,
