@@ -136,6 +136,7 @@ Result<std::vector<Candidate>> explain_attention(std::string_view text) {
   fields.number("block_tokens", p.block_tokens).number("window", p.window).number("scale", p.scale);
   fields.number("max_tokens", p.max_tokens);
   fields.choice("cache", p.cache, {{"f32", DType::f32}, {"bf16", DType::bf16}});
+  fields.flag("deterministic", p.deterministic);
   SWITCHYARD_TRY(fields.read(text));
   return explain<Attention>(p);
 }

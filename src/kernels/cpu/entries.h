@@ -42,6 +42,7 @@ Run<Combine> combine;
 
 namespace amx {
 Run<GroupedGemm> grouped_gemm_bf16;
+Run<Attention> attention_bf16;
 }  // namespace amx
 
 }  // namespace switchyard::cpu
