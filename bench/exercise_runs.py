@@ -58,7 +58,7 @@ class Runner:
     def run(self, arguments: list[str], environment: dict[str, str] | None = None) -> list[dict]:
         """The JSON lines that a command prints; a failing command ends the run with its last words."""
         setting = " ".join(f"{key}={value}" for key, value in (environment or {}).items())
-        shown = [a if not a.startswith("/") else pathlib.Path(a).name for a in arguments]
+        shown = [a.replace(f"{self.work}/", "") for a in arguments]
         self.commands.append(f"{setting} switchyard {' '.join(shown)}".strip())
         done = subprocess.run([str(self.program), *arguments], capture_output=True, text=True, check=False, cwd=ROOT,
                               env={**os.environ, **(environment or {})})
@@ -220,8 +220,9 @@ def exercise_f(runner: Runner) -> list[dict]:
     for layer in range(trace.layers):
         loads = [float(n) for n in trace.loads(layer)]
         picks = trace.token_picks(layer)
-        chat = [picks[i] for i, t in enumerate(topics) if t == 0]
-        for mix, values in (("all texts", loads), ("one text", [float(n) for n in load_of(chat, trace.experts)])):
+        first = [picks[i] for i, t in enumerate(topics) if t == 0]
+        alone = [float(n) for n in load_of(first, trace.experts)]
+        for mix, values in (("all texts", loads), (f"{trace.topics[0]} alone", alone)):
             for ranks in (4, 8):
                 rows.append({"exercise": "F", "part": "real", "layer": layer, "ranks": ranks, "mix": mix,
                              "experts": trace.experts, **placements(values, ranks, generator)})

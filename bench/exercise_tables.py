@@ -133,7 +133,7 @@ def table_b(record: Record) -> str:
             phases = row["phases_us"]
             cells.append(f"{sum(phases[z] for z in zones) / sum(phases.values()):.1%}")
         body.append(cells)
-    heads = [f"{row['shape']}{', naive' if row['kernel'] == 'naive' else ''}" for row in rows]
+    heads = [f"{row['shape']}, T = {row['tokens']}{', naive' if row['kernel'] == 'naive' else ''}" for row in rows]
     return table(["phase", "seed, without its 35 % communication", *heads], body)
 
 
@@ -316,9 +316,9 @@ def table_e(record: Record) -> str:
     body = []
     for row in record.part("E", "batch"):
         experts, k = sizes_of(row["shape"])[:2]
-        pi = zipf_inclusion(experts, k, "uniform")
+        pi = list(zipf_inclusion(experts, k, "uniform"))
         seed = SEED_BATCH.get(row["tokens"]) if row["shape"] == "mixtral-8x7b" else None
-        imbalance = "" if row["tokens"] == 1 else f"{forms.imbalance_uniform(experts, k, row['tokens']):.2f}"
+        imbalance = f"{forms.imbalance(pi, row['tokens']):.2f}"
         body.append([row["shape"], str(row["tokens"]), timed(row), f"**{rate(row):,.0f}**",
                      f"{predicted_rate(record, row):,.0f}", f"{row['experts_touched']:.1f}",
                      f"{forms.touched(pi, row['tokens']):.1f}", f"{experts / row['experts_touched']:.2f}",
@@ -360,12 +360,11 @@ PLACES = ("in order", "random", "by load", "by load, 3 copies")
 
 def table_f(record: Record) -> str:
     body = []
-    for mix in ("all texts", "one text"):
+    for mix in dict.fromkeys(row["mix"] for row in record.part("F", "real")):
         for ranks in sorted({row["ranks"] for row in record.part("F", "real")}):
             rows = record.part("F", "real", mix=mix, ranks=ranks)
             values = [average(row[place] for row in rows) for place in PLACES]
-            name = "all texts" if mix == "all texts" else "chat alone"
-            body.append([f"demo, real router, {name}", str(rows[0]["experts"]), str(ranks),
+            body.append([f"demo, real router, {mix}", str(rows[0]["experts"]), str(ranks),
                          *(f"{v:.2f}" for v in values), f"**{values[1] / values[3]:.2f}x**",
                          f"{values[2] / values[3]:.2f}x", f"+{3 / rows[0]['experts']:.1%}"])
     for row in record.part("F", "zipf"):
@@ -374,6 +373,18 @@ def table_f(record: Record) -> str:
                      *(f"{v:.2f}" for v in values), f"**{values[1] / values[3]:.2f}x**", f"{values[2] / values[3]:.2f}x",
                      f"+{3 / row['experts']:.1%}"])
     return table(["loads", "experts", "ranks", *PLACES, "gain over random", "gain over by load", "memory"], body)
+
+
+def table_memory(_: Record) -> str:
+    """What three more slots in every MoE layer weigh."""
+    body = []
+    for name, layers, element in (("demo", 6, 2), ("olmoe-1b-7b", 16, 2), ("qwen3-30b-a3b", 48, 2), ("mixtral-8x7b", 32, 2),
+                                  ("deepseek-v3-ep8", 58, 1)):
+        experts, _, d, f, _ = SHAPES[name]
+        expert = 3 * d * f * element
+        body.append([name.removesuffix("-ep8"), "fp8" if element == 1 else "bf16", f"{expert / 1e6:.3g} MB",
+                     f"{3 * layers * expert / 1e9:.3g} GB", f"+{3 / experts:.1%}"])
+    return table(["model", "weights", "an expert", "three copies in every layer", "of all experts"], body)
 
 
 # ---------------------------------------------------------------------------------------------- all
@@ -405,5 +416,5 @@ PLACEHOLDERS = {"machine": machine, "table_a": table_a, "finding_a": finding_a, 
                 "table_communication": table_communication, "table_c": table_c, "finding_c": finding_c,
                 "table_d": table_d, "finding_d": finding_d, "table_quality": table_quality,
                 "finding_quality": finding_quality, "table_e": table_e, "finding_e": finding_e,
-                "finding_limit": finding_limit, "table_f": table_f, "imbalance_bound": imbalance_bound,
+                "finding_limit": finding_limit, "table_f": table_f, "table_memory": table_memory, "imbalance_bound": imbalance_bound,
                 **{f"commands_{name.lower()}": commands(name) for name in "ABCDEF"}}

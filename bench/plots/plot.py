@@ -152,7 +152,7 @@ def plot_capacity(record: tables.Record, folder: pathlib.Path) -> None:
     drops.set_ylim(bottom=0)
     drops.legend(title="dots measured, lines predicted", fontsize=7, title_fontsize=7)
     speed.axhline(1, color="black", linewidth=0.8)
-    speed.set_ylabel("padded tokens/s, over dropless grouped")
+    speed.set_ylabel("tokens/s of padded\nover dropless grouped")
     held = tables.quality_rows(record)
     dropless = next(row for row in held if row["capacity_factor"] == 0)
     shown = [row for row in held if row["capacity_factor"] >= 1]
@@ -160,7 +160,7 @@ def plot_capacity(record: tables.Record, folder: pathlib.Path) -> None:
                  [100 * (row["perplexity"] / dropless["perplexity"] - 1) for row in shown], "o-", color=COLOURS[3],
                  markersize=4, linewidth=1)
     quality.axhline(0, color="black", linewidth=0.8)
-    quality.set_ylabel("perplexity of the demo model, % above dropless")
+    quality.set_ylabel("perplexity of the demo model,\n% above dropless")
     for axes in (drops, speed, quality):
         axes.set_xlabel("capacity factor c")
     save(figure, folder, "d_capacity")
@@ -174,13 +174,12 @@ def plot_batch(record: tables.Record, folder: pathlib.Path) -> None:
         tokens = [row["tokens"] for row in rows]
         experts, k = tables.sizes_of(shape)[:2]
         pi = list(tables.zipf_inclusion(experts, k, "uniform"))
-        many = [t for t in tokens if t > 1]
         rate.plot(tokens, [tables.rate(row) for row in rows], "o", color=colour, label=shape, markersize=4)
         rate.plot(tokens, [tables.predicted_rate(record, row) for row in rows], color=colour, linewidth=1)
         touched.plot(tokens, [row["experts_touched"] / experts for row in rows], "o", color=colour, markersize=4)
         touched.plot(tokens, [forms.touched(pi, t) / experts for t in tokens], color=colour, linewidth=1)
-        imbalance.plot(many, [row["imbalance"] for row in rows if row["tokens"] > 1], "o", color=colour, markersize=4)
-        imbalance.plot(many, [forms.imbalance_uniform(experts, k, t) for t in many], color=colour, linewidth=1)
+        imbalance.plot(tokens, [row["imbalance"] for row in rows], "o", color=colour, markersize=4)
+        imbalance.plot(tokens, [forms.imbalance(pi, t) for t in tokens], color=colour, linewidth=1)
     if "mixtral-8x7b" in shapes:
         seed = {t: values[2] for t, values in tables.SEED_BATCH.items() if values[2]}
         imbalance.plot(list(seed), list(seed.values()), "x", color="black", label="seed, Mixtral")
@@ -201,9 +200,9 @@ def plot_batch(record: tables.Record, folder: pathlib.Path) -> None:
 def plot_replicas(record: tables.Record, folder: pathlib.Path) -> None:
     ranks = max(row["ranks"] for row in record.part("F", "real"))
     cases = []
-    for mix, name in (("all texts", "demo, all texts"), ("one text", "demo, chat")):
+    for mix in dict.fromkeys(row["mix"] for row in record.part("F", "real")):
         rows = record.part("F", "real", mix=mix, ranks=ranks)
-        cases.append((f"{name}\n{ranks} ranks", [tables.average(r[p] for r in rows) for p in tables.PLACES[1:]]))
+        cases.append((f"demo, {mix}\n{ranks} ranks", [tables.average(r[p] for r in rows) for p in tables.PLACES[1:]]))
     for row in record.part("F", "zipf"):
         if row["exponent"] != 0.3:
             cases.append((f"Zipf {row['exponent']:g}, {row['experts']}/{row['k']}\n{row['ranks']} ranks",

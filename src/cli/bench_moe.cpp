@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "cli/bench.h"
+#include "cli/bench_moe_plot.h"
 #include "cli/bench_moe_run.h"
 #include "cli/bench_moe_shape.h"
 #include "cli/ceilings_file.h"
@@ -31,7 +32,7 @@ class BenchMoe final : public Command {
 
   std::vector<std::string> shapes_{"olmoe-1b-7b"}, kernels_{"grouped"};
   std::vector<MoeShape> parsed_shapes_;
-  std::string dtype_ = "bf16", ceilings_file_, format_ = "md";
+  std::string dtype_ = "bf16", ceilings_file_, plot_, format_ = "md";
   int threads_ = 0;
   MoeBenchOptions options_;
   std::vector<MoeRow> rows_;
@@ -92,6 +93,7 @@ BenchMoe::BenchMoe(CLI::App& parent, CLI::App*& app) {
   app->add_option("--ceilings", ceilings_file_,
                   "Take the machine's ceilings from this file; measured and written if it does not "
                   "exist");
+  app->add_option("--plot", plot_, "Write a figure of tokens per second to this file, an SVG");
   app->add_option("-o,--output", format_, "md, csv, json or jsonl")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str();
@@ -138,6 +140,7 @@ Status BenchMoe::check() {
 ExitCode BenchMoe::run() {
   Status status = check();
   if (status.ok()) status = measure();
+  if (status.ok() && !plot_.empty()) status = write_file_atomic(plot_, moe_figure(rows_));
   if (!status.ok()) return report(status.error());
   if (format_ != "jsonl") std::fputs(moe_rows_text(rows_, format_).c_str(), stdout);
   return kOk;

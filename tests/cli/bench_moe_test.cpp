@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/files.h"
 #include "base/json.h"
 #include "base/text_checks.h"
 #include "cli/bench_moe_draw.h"
@@ -145,6 +146,22 @@ TEST(BenchMoe, PhasesAndFormats) {
   EXPECT_TRUE(has(run_program(arguments).out, "shape,tokens,routing"));
   arguments[9] = "json";
   EXPECT_TRUE(parse_json(run_program(arguments).out, "output").ok());
+}
+
+TEST(BenchMoe, DrawsAFigure) {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("figure.svg");
+  const auto rows =
+      rows_of(run_program(bench({"--shape", kShape, "--tokens", "1,4", "--kernel", "grouped,naive",
+                                 "--routing", "uniform,zipf:1", "--plot", file})));
+  EXPECT_EQ(rows.size(), 8u);
+  const auto figure = read_text_file(file, 1 << 20);
+  ASSERT_TRUE(figure.ok());
+  for (const char* part : {"<svg", "8/2x64x96, uniform", "8/2x64x96, zipf:1", "naive", "floor"})
+    EXPECT_TRUE(has(*figure, part));
+  std::vector<std::string> arguments =
+      bench({"--shape", kShape, "--tokens", "1", "--plot", folder.file("missing/figure.svg")});
+  EXPECT_NE(run_program(arguments).code, 0);
 }
 
 void expect_refused(std::vector<std::string> more, int code, std::string_view part) {
