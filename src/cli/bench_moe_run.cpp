@@ -59,7 +59,9 @@ Result<std::unique_ptr<MoeBench>> MoeBench::create(const MoeShape& shape,
                                                    const cpu::Ceilings& ceilings) {
   std::unique_ptr<MoeBench> bench(new MoeBench(shape, options, pool, ceilings));
   SWITCHYARD_TRY(bench->open_traffic());
-  SWITCHYARD_TRY(bench->plan_sizes());
+  SWITCHYARD_TRY(bench->plan_layers());
+  SWITCHYARD_TRY(bench->check_memory());  // before many draws are made for what cannot run
+  SWITCHYARD_TRY(bench->plan_capacity());
   SWITCHYARD_TRY(bench->check_memory());
   SWITCHYARD_TRY(bench->make_layers());
   return bench;
@@ -74,8 +76,8 @@ Status MoeBench::open_traffic() {
   return {};
 }
 
-/// How many copies of the layer, and how many rows padding may need.
-Status MoeBench::plan_sizes() {
+/// How many copies of the layer leave the caches, by what the smallest step touches.
+Status MoeBench::plan_layers() {
   constexpr int64_t kCacheFactor = 4, kUnknownCache = int64_t{32} << 20;
   const int64_t cache = topology().l3_bytes > 0 ? topology().l3_bytes : kUnknownCache;
   const int fewest = *std::min_element(options_.tokens.begin(), options_.tokens.end());
@@ -87,6 +89,11 @@ Status MoeBench::plan_sizes() {
     num_layers_ = std::max(num_layers_, static_cast<int>(std::min<int64_t>(wanted, shape_.layers)));
   }
   if (options_.layers > 0) num_layers_ = options_.layers;
+  return {};
+}
+
+/// How many rows padding may need for an expert.
+Status MoeBench::plan_capacity() {
   if (!contains(options_.executions, moe::Execution::padded)) return {};
   for (const moe::Traffic& traffic : traffic_)
     for (const int tokens : options_.tokens)

@@ -58,7 +58,8 @@ class MoeBench {
   MoeBench(const MoeShape& shape, const MoeBenchOptions& options, Pool& pool,
            const cpu::Ceilings& ceilings);
   Status open_traffic();
-  Status plan_sizes();
+  Status plan_layers();
+  Status plan_capacity();
   Status check_memory() const;
   Status make_layers();
   Result<std::vector<MoeDraw>> make_draws(const moe::Traffic& traffic, int tokens,
