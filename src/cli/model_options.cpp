@@ -8,8 +8,24 @@
 
 #include "cli/log_sink.h"
 #include "cli/progress.h"
+#include "moe/capacity.h"
 
 namespace switchyard::cli {
+namespace {
+
+std::string capacity_rounding_names() {
+  std::string names;
+  for (const moe::CapacityRounding& rounding : moe::capacity_roundings())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", rounding.name);
+  return names;
+}
+
+std::string capacity_text(const EngineOptions& options) {
+  return fmt::format("{} times an even share ({}), then {}", options.capacity_factor,
+                     options.capacity_rounding, options.overflow);
+}
+
+}  // namespace
 
 void ModelOptions::declare(CLI::App& app) {
   app.add_option("MODEL", engine.model, "A Hugging Face model folder")->required();
@@ -34,6 +50,17 @@ void ModelOptions::declare(CLI::App& app) {
   app.add_option("--kv-cache-size", engine.kv_cache_bytes,
                  "Memory of the KV cache, such as 512MiB (0: enough, within free memory)")
       ->transform(CLI::AsSizeValue(false));
+  app.add_option("--capacity-factor", engine.capacity_factor,
+                 "Picks that an expert takes in a step, over an even share (0: all, dropless)")
+      ->capture_default_str();
+  app.add_option("--overflow", engine.overflow,
+                 "Which picks an expert over its capacity drops: drop_lowest (by weight) or "
+                 "drop_last (by position)")
+      ->check(CLI::IsMember({"drop_lowest", "drop_last"}))
+      ->capture_default_str();
+  app.add_option("--capacity-rounding", engine.capacity_rounding,
+                 "How a capacity becomes a whole number: " + capacity_rounding_names())
+      ->capture_default_str();
   app.add_flag("-q,--quiet", quiet, "Nothing on standard error but errors");
   app.add_flag("-v,--verbose", verbose, "More messages");
 }
@@ -66,6 +93,7 @@ std::string summary_text(const ModelSummary& summary, const EngineOptions& optio
   if (summary.moe_layers > 0)
     table.add(
         {"experts", fmt::format("{} a layer, {} for each token", summary.experts, summary.top_k)});
+  if (options.capacity_factor != 0) table.add({"capacity", capacity_text(options)});
   table.add(
       {"parameters", fmt::format("{}, {} active for a token", count_text(summary.total_parameters),
                                  count_text(summary.active_parameters))});

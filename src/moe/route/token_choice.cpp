@@ -75,7 +75,6 @@ Status check_token_choice(const RouterSpec& spec) {
   if (spec.selection_bias) return refuse("a selection bias");
   if (spec.noise != 0) return refuse("noise");
   if (spec.num_groups > 1 || spec.max_devices > 0) return refuse("group or device limits");
-  if (spec.capacity_factor != 0) return refuse("capacity limits");
   return {};
 }
 
