@@ -78,7 +78,12 @@ TEST(Record, HoldsWhatTheEngineReports) {
     EXPECT_EQ(stats.find("model")->as_string(), "demo");
     EXPECT_EQ(stats.find("picks")->as_bool(), std::string(detail) == "--picks");
     EXPECT_EQ(load_of(*stats.find("layers"), "load"), expected);
-    EXPECT_EQ(stats.find("stages")->find("decode")->find("tokens")->as_int(), 2 * 7);
+    // The second request may come in a step later than the first.
+    int64_t in_stages = 0;
+    for (const auto& [name, stage] : stats.find("stages")->as_object())
+      in_stages += stage.find("tokens")->as_int();
+    EXPECT_EQ(in_stages, tokens);
+    EXPECT_GE(stats.find("stages")->find("decode")->find("tokens")->as_int(), 6);
   }
 }
 
@@ -173,6 +178,53 @@ TEST(Stats, TableAndFigure) {
        {"Load of every expert", "Imbalance of each layer and step", "Imbalance by batch size",
         "Load by topic", "Load over time", "Co-activation"})
     EXPECT_NE(svg->find(title), std::string::npos) << title;
+}
+
+TEST(Plan, PredictsEveryPolicyFromATrace) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(record({"-p", "The kernel provides", "-p", "Der alte Mann und", "-n", "30",
+                    "--ignore-eos", "-o", folder.file("a.swt")})
+                .code,
+            0);
+  const std::vector<std::string> plan{"plan", folder.file("a.swt"), "--ranks",
+                                      "8",    "--replicas",         "8"};
+  const Outcome text = run_program(plan);
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("predicted from recorded picks; nothing was placed"), std::string::npos);
+  std::vector<std::string> arguments = plan;
+  arguments.emplace_back("--json");
+  const Json json = parse(run_program(arguments).out);
+  const auto& policies = json.find("policies")->as_array();
+  ASSERT_EQ(policies.size(), 4u);
+  EXPECT_EQ(policies[0].find("policy")->as_string(), "round_robin");
+  EXPECT_EQ(policies[0].find("gain")->as_double(), 1);
+  EXPECT_TRUE(json.find("predicted")->as_bool());
+  const Json* plain = policies[0].find("planned_rank_imbalance");
+  for (size_t p = 0; p < policies.size(); ++p) {
+    SCOPED_TRACE(policies[p].find("policy")->as_string());
+    const auto& planned = policies[p].find("planned_rank_imbalance")->as_array();
+    ASSERT_EQ(planned.size(), 6u);
+    for (size_t l = 0; l < planned.size(); ++l)
+      EXPECT_LE(planned[l].as_double(), plain->as_array()[l].as_double());
+    int experts = 0;
+    for (const Json& rank : policies[p].find("placement")->as_array()[0].as_array())
+      for (const Json& expert : rank.as_array()) experts += expert.as_int() >= 0 ? 1 : 0;
+    EXPECT_GE(experts, 32);
+  }
+  EXPECT_NEAR(policies[3].find("memory_ratio")->as_double(), 0.25, 1e-9);
+}
+
+TEST(Plan, RefusesWhatCannotBe) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(record({"-p", "x", "-n", "3", "-o", folder.file("a.swt")}).code, 0);
+  expect_refused(run_program({"plan", folder.file("a.swt"), "--ranks", "4", "--nodes", "3"}), 2,
+                 "the number of nodes is 3, expected a divisor of the number of ranks");
+  expect_refused(run_program({"plan", folder.file("a.swt"), "--ranks", "0"}), 2, "ranks");
+  expect_refused(run_program({"plan", "README.md"}), 3, "offset 0: expected the magic");
+  const Outcome odd = run_program({"plan", folder.file("a.swt"), "--ranks", "6"});
+  EXPECT_EQ(odd.code, 0);
+  EXPECT_NE(odd.out.find("32 experts and 0 replicas do not divide into 6 ranks"),
+            std::string::npos);
 }
 
 TEST(Stats, RefusesWhatIsNoTrace) {

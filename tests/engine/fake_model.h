@@ -109,7 +109,8 @@ class FakeModel final : public ModelPort {
       Routing routing;
       routing.expert = TensorView::of(expert_.data(), {tokens, kTopK});
       routing.weight = TensorView::of(weight_.data(), {tokens, kTopK});
-      routing.load = routing.demand = TensorView::of(load_.data(), {kExperts});
+      routing.load = TensorView::of(load_.data(), {kExperts});
+      routing.demand = routing.load;
       observer.on_routing(layer, routing);
     }
   }
