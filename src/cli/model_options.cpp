@@ -27,7 +27,7 @@ std::string capacity_text(const EngineOptions& options) {
 
 }  // namespace
 
-void ModelOptions::declare(CLI::App& app) {
+void ModelOptions::declare_model(CLI::App& app) {
   app.add_option("MODEL", engine.model, "A Hugging Face model folder")->required();
   app.add_option("--dtype", dtype,
                  "Arithmetic of weights and activations: bf16, or f32 for exact comparison")
@@ -36,12 +36,29 @@ void ModelOptions::declare(CLI::App& app) {
   app.add_option("--threads", engine.threads, "Compute threads (0: one per usable core)")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--max-sequences", engine.max_sequences, "Sequences that run in one step")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
   app.add_option("--max-step-tokens", engine.max_step_tokens,
                  "Token budget of one step; longer prompts are cut into chunks")
       ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_flag("-q,--quiet", quiet, "Nothing on standard error but errors");
+  app.add_flag("-v,--verbose", verbose, "More messages");
+}
+
+void ModelOptions::declare_capacity_rules(CLI::App& app) {
+  app.add_option("--overflow", engine.overflow,
+                 "Which picks an expert over its capacity drops: drop_lowest (by weight) or "
+                 "drop_last (by position)")
+      ->check(CLI::IsMember({"drop_lowest", "drop_last"}))
+      ->capture_default_str();
+  app.add_option("--capacity-rounding", engine.capacity_rounding,
+                 "How a capacity becomes a whole number: " + capacity_rounding_names())
+      ->capture_default_str();
+}
+
+void ModelOptions::declare(CLI::App& app) {
+  declare_model(app);
+  app.add_option("--max-sequences", engine.max_sequences, "Sequences that run in one step")
+      ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--max-model-len", engine.max_model_len,
                  "Longest prompt plus output (0: what the model was made for)")
@@ -53,24 +70,26 @@ void ModelOptions::declare(CLI::App& app) {
   app.add_option("--capacity-factor", engine.capacity_factor,
                  "Picks that an expert takes in a step, over an even share (0: all, dropless)")
       ->capture_default_str();
-  app.add_option("--overflow", engine.overflow,
-                 "Which picks an expert over its capacity drops: drop_lowest (by weight) or "
-                 "drop_last (by position)")
-      ->check(CLI::IsMember({"drop_lowest", "drop_last"}))
-      ->capture_default_str();
-  app.add_option("--capacity-rounding", engine.capacity_rounding,
-                 "How a capacity becomes a whole number: " + capacity_rounding_names())
-      ->capture_default_str();
-  app.add_flag("-q,--quiet", quiet, "Nothing on standard error but errors");
-  app.add_flag("-v,--verbose", verbose, "More messages");
+  declare_capacity_rules(app);
+}
+
+EngineOptions ModelOptions::engine_options() const {
+  EngineOptions options = engine;
+  options.precision = dtype == "f32" ? Precision::f32 : Precision::bf16;
+  return options;
+}
+
+model::CapacityLimit ModelOptions::capacity_limit(float factor) const {
+  return {factor, engine.overflow, engine.capacity_rounding};
+}
+
+void ModelOptions::install_log() const {
+  install_log_sink(quiet ? LogLevel::error : verbose ? LogLevel::debug : LogLevel::warning);
 }
 
 Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options) {
-  install_log_sink(options.quiet     ? LogLevel::error
-                   : options.verbose ? LogLevel::debug
-                                     : LogLevel::warning);
-  EngineOptions engine_options = options.engine;
-  engine_options.precision = options.dtype == "f32" ? Precision::f32 : Precision::bf16;
+  options.install_log();
+  EngineOptions engine_options = options.engine_options();
   const Look look = stderr_look();
   ProgressBar progress(look);
   if (!options.quiet)
