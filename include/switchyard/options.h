@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "switchyard/routing.h"
+
 namespace switchyard {
 
 /// The arithmetic of weights and activations.
@@ -32,6 +34,10 @@ struct EngineOptions {
   std::string capacity_rounding = "ceil";  ///< ceil, floor, gshard or tutel (src/moe/capacity.cpp)
   bool profile = false;                    ///< sum the time of every phase
   int64_t trace_events = 0;  ///< keep this many zone events for a Chrome trace; 0: none
+  /// The routing of every step, called from the loop thread when the step is done. With routed_picks
+  /// it holds all picks of all tokens, else counts alone.
+  std::function<void(const RoutedStep&)> on_routed_step;
+  bool routed_picks = false;
   std::function<void(const LoadProgress&)> on_progress;  ///< called from the loading thread
 };
 

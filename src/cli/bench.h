@@ -6,6 +6,7 @@
 namespace switchyard::cli {
 
 std::unique_ptr<Command> make_bench_latency(CLI::App& parent, CLI::App*& app);
+std::unique_ptr<Command> make_bench_moe(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_bench_quality(CLI::App& parent, CLI::App*& app);
 
 }  // namespace switchyard::cli

@@ -111,6 +111,8 @@ engine::LoopOptions loop_options(const EngineOptions& options, const engine::Mem
   loop.experts = experts_of(folder.config);
   loop.capacity_factor = options.capacity_factor;
   loop.eos_ids = folder.defaults.eos_ids;
+  loop.routing_sink = options.on_routed_step;
+  if (options.routed_picks) loop.routing_detail = engine::RoutingDetail::picks;
   return loop;
 }
 
@@ -133,7 +135,8 @@ class OpenedEngine final : public Engine {
 
   Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) override {
     SWITCHYARD_ASSIGN(std::vector<int32_t> prompt, tokenize(request));
-    return loop_->submit(std::move(prompt), std::move(request.sampling), std::move(sink));
+    return loop_->submit(std::move(prompt), std::move(request.sampling), std::move(sink),
+                         std::move(request.topic));
   }
   void cancel(RequestId id) override { loop_->cancel(id); }
   void wait_idle() override { loop_->wait_idle(); }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "switchyard/routing.h"
+
 #include "base/metrics.h"
 #include "engine/live.h"
 #include "engine/statistics.h"
@@ -15,7 +17,7 @@
 namespace switchyard::engine {
 
 /// What a step is made of; a label of many series.
-enum class Stage : uint8_t { prefill, decode, mixed };
+using Stage = StepStage;
 inline constexpr int kNumStages = 3;
 Stage stage_of(const schedule::Decision& decision);
 

@@ -26,7 +26,8 @@ struct GatherRun {
     for (const int rows : c.rows) slot_offset.push_back(slot_offset.back() + rows);
     const int64_t rows = slot_offset.back();
     for (int64_t r = 0; r < rows; ++r) {
-      row_token.push_back(static_cast<int32_t>(c.by_token ? r * 7 % c.tokens : r));
+      const bool empty = c.empty_every > 0 && r % c.empty_every == 0;
+      row_token.push_back(static_cast<int32_t>(empty ? -1 : c.by_token ? r * 7 % c.tokens : r));
     }
     const Gather::Problem problem{static_cast<int>(c.rows.size()), c.width, rows, out};
     y = cases::poisoned(row_layout_bytes(out, rows, c.width, problem.groups) + kGuard);
@@ -98,7 +99,8 @@ TEST(Gather, TilesLieAsTheLayoutSays) {
         Bf16 found;
         std::memcpy(&found, run.y.data() + at, sizeof found);
         const int64_t token = run.row_token[static_cast<size_t>(row)];
-        const float value = c < shape.width ? x[static_cast<size_t>(token * shape.width + c)] : 0;
+        const bool zero = token < 0 || c >= shape.width;
+        const float value = zero ? 0 : x[static_cast<size_t>(token * shape.width + c)];
         wrong += found.bits != to_bf16(value).bits;
         std::memset(rest.data() + at, 0xFF, sizeof found);
       }

@@ -27,6 +27,15 @@ inline void copy_row(const float* from, int64_t width, float* to) {
   if (rest > 0) Lanes::store_first(to + c, rest, Lanes::load_first(from + c, rest));
 }
 
+// A row that no token fills.
+inline void zero_row(RowLayout layout, int64_t width, std::byte* to) {
+  if (layout == RowLayout::rows_f32) {
+    std::memset(to, 0, static_cast<size_t>(width) * sizeof(float));
+    return;
+  }
+  for (int64_t c = 0; c < width; c += 32, to += 2048) std::memset(to, 0, 64);
+}
+
 // Rows [begin, end); the slots before `begin` are walked to find where its tiles start.
 inline void gather_rows(const Gather::Problem& problem, const Gather::Args& args, int64_t begin,
                         int64_t end) {
@@ -38,14 +47,20 @@ inline void gather_rows(const Gather::Problem& problem, const Gather::Args& args
       block += tile_blocks(args.slot_offset[slot + 1] - args.slot_offset[slot]);
       ++slot;
     }
-    const float* from = args.x + (args.row_token != nullptr ? args.row_token[r] : r) * width;
-    if (problem.out == RowLayout::rows_f32) {
-      copy_row(from, width, static_cast<float*>(args.y) + r * width);
-      continue;
-    }
+    const int64_t token = args.row_token != nullptr ? args.row_token[r] : r;
     const int64_t i = r - args.slot_offset[slot];
-    std::byte* tile = static_cast<std::byte*>(args.y) + (block + i / kTileRows) * tile_bytes;
-    store_tile_row(from, width, tile + i % kTileRows / 16 * 1024 + i % 16 * 64);
+    const int64_t at =
+        problem.out == RowLayout::rows_f32
+            ? r * width * static_cast<int64_t>(sizeof(float))
+            : (block + i / kTileRows) * tile_bytes + i % kTileRows / 16 * 1024 + i % 16 * 64;
+    std::byte* to = static_cast<std::byte*>(args.y) + at;
+    if (token < 0) {
+      zero_row(problem.out, width, to);
+    } else if (problem.out == RowLayout::rows_f32) {
+      copy_row(args.x + token * width, width, reinterpret_cast<float*>(to));
+    } else {
+      store_tile_row(args.x + token * width, width, to);
+    }
   }
 }
 
