@@ -236,7 +236,9 @@ class Bench {
     arena_.reset();
     const Routing routing{TensorView::of(routing_[index].data(), {tokens, s.picks}),
                           TensorView::of(pick_weight_.data(), {tokens, s.picks}),
-                          TensorView::of(loads_[index].data(), {s.experts})};
+                          TensorView::of(loads_[index].data(), {s.experts}),
+                          TensorView::of(loads_[index].data(), {s.experts}),
+                          {}};
     const moe::DispatchPlan plan = moe::plan_local(routing, step);
     layer.exchange->begin_dispatch(x_.data(), plan, step);
     const void* rows = layer.exchange->finish_dispatch(plan, step);

@@ -8,7 +8,7 @@
 
 namespace switchyard {
 
-/// y[r] = x[row_token[r]] in the layout that the next grouped GEMM reads.
+/// y[r] = row_weight[r] * x[row_token[r]] in the layout that the next grouped GEMM reads.
 struct Gather {
   struct Problem {
     int groups = 1;     ///< S
@@ -20,6 +20,7 @@ struct Gather {
     const float* x = nullptr;              ///< [T, D] f32
     const int32_t* row_token = nullptr;    ///< [R] i32; null: row r is token r
     const int32_t* slot_offset = nullptr;  ///< [S + 1] i32
+    const float* row_weight = nullptr;     ///< [R] f32, or null: rows as they are
     void* y = nullptr;                     ///< [R, D] in Problem::out
   };
   using Packing = NoPacking;

@@ -11,10 +11,18 @@
 
 namespace switchyard {
 
-enum class Score : uint8_t { softmax, sigmoid, sqrt_softplus };
+/// Most experts of one layer: what a token's row needs stands in arrays of this size on the stack.
+inline constexpr int kMaxExperts = 2048;
+
+/// s(z) of a logit z.
+enum class Score : uint8_t {
+  softmax,       ///< e^z / sum over all experts
+  sigmoid,       ///< 1 / (1 + e^-z)
+  sqrt_softplus  ///< sqrt(ln(1 + e^z)) (DeepSeek-V4)
+};
 enum class Weigh : uint8_t {
   raw,                 ///< the score itself
-  renormalize,         ///< divided by the sum over the picks
+  renormalize,         ///< divided by the norm of the picks' scores
   softmax_after_top_k  ///< top-k of the logits, then softmax over the k
 };
 /// How the experts of a group make the group's score.
@@ -24,20 +32,27 @@ enum class GroupScore : uint8_t {
 };
 enum class Overflow : uint8_t { none, drop_last, drop_lowest };
 
+/// The divisor of Weigh::renormalize is max(|w|_p + epsilon, minimum) over the picks' scores w.
 struct RouterSpec {
   int num_experts = 0, top_k = 0;
   std::string_view selector = "token_choice";  ///< a name in moe/route/table
   Score score = Score::softmax;
   Weigh weigh = Weigh::raw;
-  float renormalize_epsilon = 0;  ///< added to the sum (1e-20 in DeepSeek)
+  float renormalize_epsilon = 0;  ///< added to the norm (1e-20 in DeepSeek)
+  float renormalize_minimum = 0;  ///< least divisor (1e-12 in ERNIE 4.5)
+  float norm_order = 1;           ///< p: 1 is the sum (DBRX names its own)
   float scale = 1;                ///< routed scaling factor
   bool selection_bias = false;    ///< bias steers selection, never the weight
-  float noise = 0;                ///< standard deviation; 0 when serving
+  float noise = 0;                ///< factor of the noise's deviation; 0 when serving
   float jitter = 0;               ///< relative threshold of sparsemixer
+  bool random_second = false;     ///< GShard: the second expert stays by chance; off when serving
   bool weight_on_input = false;   ///< the weight scales what the expert reads, not what it gives
   int num_groups = 1, top_groups = 1;
   GroupScore group_score = GroupScore::max;
-  int max_devices = 0;                          ///< device-limited; 0 is no limit
+  int num_devices = 1;  ///< that the experts were divided among when the model was trained
+  int max_devices = 0;  ///< most of them that a token's picks lie on; 0 is no limit
+  /// The configuration says that the model was trained with picks that depend on other tokens.
+  bool trained_across_tokens = false;
   float capacity_factor = 0;                    ///< 0 is dropless
   std::string_view capacity_rounding = "ceil";  ///< a name in moe/capacity
   Overflow overflow = Overflow::none;
