@@ -20,7 +20,7 @@ struct Gather {
     const float* x = nullptr;              ///< [T, D] f32
     const int32_t* row_token = nullptr;    ///< [R] i32; null: row r is token r
     const int32_t* slot_offset = nullptr;  ///< [S + 1] i32
-    const float* row_weight = nullptr;     ///< [R] f32, or null: rows as they are
+    const float* row_weight = nullptr;     ///< [R] f32, finite, at least 0; null: as they are
     void* y = nullptr;                     ///< [R, D] in Problem::out
   };
   using Packing = NoPacking;

@@ -25,7 +25,7 @@ struct SelectInput {
   const int32_t* device_of =
       nullptr;  ///< [E] i32 in [0, num_devices); null: equal runs of expert numbers
   const float* noise_logits = nullptr;  ///< [T, E] f32 of the noise gate; null: deviation 1
-  RandomPlace random;
+  RandomPlace random = {};
 };
 
 struct SelectOutput {
