@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What routing costs beside the layer that it serves: the selectors of moe/route on random logits, by the shapes of
-// known models. One JSON line per model and number of tokens:
+// What routing costs beside the layer that it serves: the route operation on random logits, by the shapes of known
+// models; with SWITCHYARD_KERNEL=route=ref the selectors of moe/route. One JSON line per model and number of tokens:
 //
 //   median_us   time of one call, all threads
 //   layer_us    the layer's floor: the larger of the bytes of the touched experts over the measured read bandwidth and
@@ -20,6 +20,7 @@
 #include "base/trace.h"
 #include "ceilings.h"
 #include "device/cpu_features.h"
+#include "kernels/select.h"
 #include "moe/route/table.h"
 
 namespace switchyard::bench {
@@ -77,6 +78,7 @@ double layer_us(const Model& model, double tokens, const Ceilings& ceilings) {
 void run(const Model& model, int tokens, const Ceilings& ceilings, const Stream& stream) {
   const RouterSpec& spec = model.router;
   const moe::Selector& selector = **moe::find_selector(spec.selector);
+  const Bound<Route> route = *kernels::select<Route>({spec, selector.select});
   // Calls walk over many tokens: a processor learns the branches of a few by heart.
   const int windows = 1 + 8192 / tokens;
   const std::vector<float> logits =
@@ -84,23 +86,24 @@ void run(const Model& model, int tokens, const Ceilings& ceilings, const Stream&
   const std::vector<float> bias(static_cast<size_t>(spec.num_experts), 0.01f);
   std::vector<int32_t> expert(static_cast<size_t>(tokens) * spec.top_k);
   std::vector<float> weight(expert.size());
-  moe::SelectInput in{.tokens = tokens};
+  SelectInput in{.tokens = tokens};
   if (spec.selection_bias) in.bias = bias.data();
   std::vector<double> times;
+  int64_t unusable_rows = 0;
   for (int i = 0; i < std::max(200, windows); ++i) {
     in.logits = logits.data() + int64_t{i % windows} * tokens * spec.num_experts;
     const int64_t start = now_ns();
-    selector.select(spec, in, {expert.data(), weight.data()}, stream);
+    route.run({in, {expert.data(), weight.data()}, &unusable_rows}, {}, stream);
     times.push_back(static_cast<double>(now_ns() - start) * 1e-3);
   }
   std::sort(times.begin(), times.end());
   const double median = times[times.size() / 2];
   const double layer = layer_us(model, tokens, ceilings);
   fmt::print(
-      R"({{"model":"{}","experts":{},"picks":{},"tokens":{},"threads":{},"median_us":{:.2f},"us_per_token":{:.3f},"layer_us":{:.0f},"share":{:.5f}}})"
+      R"({{"model":"{}","kernel":"{}","experts":{},"picks":{},"tokens":{},"threads":{},"median_us":{:.2f},"us_per_token":{:.3f},"layer_us":{:.0f},"share":{:.5f}}})"
       "\n",
-      model.name, spec.num_experts, spec.top_k, tokens, stream.pool().num_threads(), median,
-      median / tokens, layer, median / layer);
+      model.name, route.name(), spec.num_experts, spec.top_k, tokens, stream.pool().num_threads(),
+      median, median / tokens, layer, median / layer);
 }
 
 }  // namespace

@@ -98,6 +98,7 @@ int64_t expert_choice(const RouterSpec& spec, const SelectInput& in, const Selec
                       const Stream& stream) {
   const int num_experts = spec.num_experts;
   const int64_t tokens = in.tokens, capacity = expert_choice_capacity(spec, tokens);
+  if (tokens == 0) return 0;
   const int64_t bad = form_scores(spec, in, out.weight, stream);
   // Until the rows are gathered, out.expert is room for one order of the tokens per expert.
   stream.pool().for_each(num_experts, [&](int64_t e, int) {
