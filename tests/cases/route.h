@@ -17,6 +17,7 @@ namespace switchyard::cases {
 struct NaiveRow {
   std::vector<int32_t> expert;
   std::vector<double> weight;
+  double divisor = 1;  // of the scores
   bool usable = true;
 };
 
@@ -95,7 +96,7 @@ inline void naive_weights(const RouterSpec& spec, std::span<const float> z, Naiv
   for (const int32_t e : row.expert) {
     row.weight.push_back(exact_score(spec.score, z, static_cast<size_t>(e)));
   }
-  double divisor = 1;
+  double& divisor = row.divisor;
   if (spec.weigh != Weigh::raw) {
     double powers = 0;
     for (const double w : row.weight) powers += std::pow(w, wide(spec.norm_order));
@@ -121,7 +122,10 @@ inline NaiveRow naive_token_choice(const RouterSpec& spec, std::span<const float
   std::vector<float> choice(z.begin(), z.end());
   const bool sums = spec.num_groups > 1 && spec.group_score == GroupScore::sum_top_2;
   if (spec.selection_bias || sums) choice = naive_scores(spec.score, z);
-  for (size_t e = 0; e < choice.size(); ++e) choice[e] += spec.selection_bias ? bias[e] : 0.0f;
+  for (size_t e = 0; spec.selection_bias && e < choice.size(); ++e) {
+    choice[e] += bias[e];
+    if (std::isnan(choice[e])) choice[e] = -std::numeric_limits<float>::infinity();
+  }
   const std::vector<bool> reachable = naive_reachable(spec, choice, device_of);
   for (const int32_t e : by_falling(choice)) {
     const bool full = row.expert.size() == static_cast<size_t>(spec.top_k);
@@ -129,6 +133,28 @@ inline NaiveRow naive_token_choice(const RouterSpec& spec, std::span<const float
   }
   naive_weights(spec, z, row);
   return row;
+}
+
+/// Scores so small that f32 has lost their bits, or all of them.
+inline double blurred_below(Score score) { return score == Score::sqrt_softplus ? 2e-19 : 2e-38; }
+
+/// Whether the weights of a row are those of the naive router, up to the rounding of f32.
+inline bool weights_agree(const RouterSpec& spec, std::span<const float> z, const NaiveRow& row,
+                          const float* weight) {
+  double best = 0;
+  for (const int32_t e : row.expert) {
+    best = std::max(best, exact_score(spec.score, z, static_cast<size_t>(e)));
+  }
+  // A sum over E f32 numbers in a row errs by up to E half units; the naive one is in f64.
+  const double relative = 2e-6 + 4e-8 * spec.num_experts;
+  for (size_t i = 0; i < row.weight.size(); ++i) {
+    const double found = wide(weight[i]), wanted = row.weight[i];
+    if (!std::isfinite(found) || found < 0) return false;
+    if (row.usable && best < blurred_below(spec.score)) continue;  // nothing to compare
+    const double slack = 1e-37 + 10 * blurred_below(spec.score) * wide(spec.scale) / row.divisor;
+    if (std::abs(found - wanted) > relative * wanted + slack) return false;
+  }
+  return true;
 }
 
 }  // namespace switchyard::cases

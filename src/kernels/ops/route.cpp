@@ -14,14 +14,15 @@ Status check_number(std::string_view name, float value, float lowest) {
 }
 
 // The best `top` of `parts` equal parts of the experts must hold what a token picks.
-Status check_parts(const RouterSpec& spec, std::string_view what, int parts, int top) {
+Status check_parts(const RouterSpec& spec, std::string_view what, int parts, std::string_view limit,
+                   int top) {
   if (parts < 1 || spec.num_experts % parts != 0) {
     return fail(Code::bad_request, "router: {} {} do not divide {} experts evenly", parts, what,
                 spec.num_experts);
   }
   if (top < 1 || top > parts) {
-    return fail(Code::bad_request, "router: the limit is the {} best {}, expected 1 to {}", top,
-                what, parts);
+    return fail(Code::bad_request, "router: {} is {}, expected 1 to num_{} ({})", limit, top, what,
+                parts);
   }
   const int reachable = spec.num_experts / parts * top;
   if (spec.top_k > reachable) {
@@ -33,12 +34,12 @@ Status check_parts(const RouterSpec& spec, std::string_view what, int parts, int
 }
 
 Status check_groups(const RouterSpec& spec) {
-  SWITCHYARD_TRY(check_parts(spec, "groups", spec.num_groups, spec.top_groups));
+  SWITCHYARD_TRY(check_parts(spec, "groups", spec.num_groups, "top_groups", spec.top_groups));
   if (spec.max_devices < 0) {
     return fail(Code::bad_request, "router: max_devices is {}, expected 0 (no limit) or more",
                 spec.max_devices);
   }
-  SWITCHYARD_TRY(check_parts(spec, "devices", spec.num_devices,
+  SWITCHYARD_TRY(check_parts(spec, "devices", spec.num_devices, "max_devices",
                              spec.max_devices == 0 ? spec.num_devices : spec.max_devices));
   if (spec.num_groups > 1 && spec.max_devices > 0) {
     return fail(Code::bad_request,
@@ -93,7 +94,39 @@ Status check_capacity(const RouterSpec& spec) {
   return {};
 }
 
+// |w|_p; large powers are taken of ratios, so that they cannot overflow.
+float norm(const float* w, int k, float p) noexcept {
+  float sum = 0, largest = 0;
+  for (int i = 0; i < k; ++i) {
+    sum += w[i];
+    largest = std::max(largest, w[i]);
+  }
+  if (p == 1 || largest == 0) return sum;
+  float powers = 0;
+  for (int i = 0; i < k; ++i) powers += std::pow(w[i] / largest, p);
+  return largest * std::pow(powers, 1 / p);
+}
+
+// What the picks' scores are divided by, the softmax' own divisor included.
+float divisor(const RouterSpec& spec, float sum, const float* score) noexcept {
+  if (spec.weigh == Weigh::softmax_after_top_k) return norm(score, spec.top_k, 1);
+  if (spec.weigh == Weigh::raw) return sum;
+  const float length = norm(score, spec.top_k, spec.norm_order);
+  if (spec.renormalize_epsilon == 0 && spec.renormalize_minimum == 0) return length;
+  return sum * std::max(length / sum + spec.renormalize_epsilon, spec.renormalize_minimum);
+}
+
 }  // namespace
+
+bool weighs_by_sum(const RouterSpec& spec) noexcept {
+  if (spec.score != Score::softmax || spec.weigh == Weigh::softmax_after_top_k) return false;
+  return spec.weigh == Weigh::raw || spec.renormalize_epsilon != 0 || spec.renormalize_minimum != 0;
+}
+
+void finish_weights(const RouterSpec& spec, float sum, float* weight) noexcept {
+  const float by = divisor(spec, sum, weight);
+  for (int i = 0; i < spec.top_k; ++i) weight[i] = by == 0 ? 0 : weight[i] / by * spec.scale;
+}
 
 Status RouterSpec::check() const {
   if (num_experts < 1 || num_experts > kMaxExperts) {

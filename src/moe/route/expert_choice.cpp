@@ -18,21 +18,23 @@ int64_t form_scores(const RouterSpec& spec, const SelectInput& in, float* score,
                     const Stream& stream) {
   const int num_experts = spec.num_experts;
   std::atomic<int64_t> bad{0};
-  stream.pool().for_range(in.tokens, 1 + 4096 / num_experts, [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) {
-      const float* logits = in.logits + t * num_experts;
-      float* row = score + t * num_experts;
-      if (unusable(logits, num_experts)) {
-        std::fill_n(row, num_experts, kNotTaken);
-        bad.fetch_add(1, std::memory_order_relaxed);
-        continue;
-      }
-      const float highest = *std::max_element(logits, logits + num_experts);
-      float sum = 0;
-      for (int e = 0; e < num_experts; ++e) sum += row[e] = std::exp(logits[e] - highest);
-      for (int e = 0; e < num_experts; ++e) row[e] /= sum;
-    }
-  });
+  stream.pool().for_range(in.tokens, 1 + kGrainLogits / num_experts,
+                          [&](int64_t begin, int64_t end, int) {
+                            for (int64_t t = begin; t < end; ++t) {
+                              const float* logits = in.logits + t * num_experts;
+                              float* row = score + t * num_experts;
+                              if (unusable(logits, num_experts)) {
+                                std::fill_n(row, num_experts, kNotTaken);
+                                bad.fetch_add(1, std::memory_order_relaxed);
+                                continue;
+                              }
+                              const float highest = *std::max_element(logits, logits + num_experts);
+                              float sum = 0;
+                              for (int e = 0; e < num_experts; ++e)
+                                sum += row[e] = std::exp(logits[e] - highest);
+                              for (int e = 0; e < num_experts; ++e) row[e] /= sum;
+                            }
+                          });
   return bad.load();
 }
 
@@ -96,17 +98,19 @@ int64_t expert_choice(const RouterSpec& spec, const SelectInput& in, const Selec
                       const Stream& stream) {
   const int num_experts = spec.num_experts;
   const int64_t tokens = in.tokens, capacity = expert_choice_capacity(spec, tokens);
+  if (tokens == 0) return 0;
   const int64_t bad = form_scores(spec, in, out.weight, stream);
   // Until the rows are gathered, out.expert is room for one order of the tokens per expert.
   stream.pool().for_each(num_experts, [&](int64_t e, int) {
     take_column(num_experts, tokens, capacity, out.weight + e, out.expert + e * tokens);
   });
-  stream.pool().for_range(tokens, 1 + 4096 / num_experts, [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) {
-      gather_row(num_experts, spec.scale, out.expert + t * num_experts,
-                 out.weight + t * num_experts);
-    }
-  });
+  stream.pool().for_range(tokens, 1 + kGrainLogits / num_experts,
+                          [&](int64_t begin, int64_t end, int) {
+                            for (int64_t t = begin; t < end; ++t) {
+                              gather_row(num_experts, spec.scale, out.expert + t * num_experts,
+                                         out.weight + t * num_experts);
+                            }
+                          });
   return bad;
 }
 

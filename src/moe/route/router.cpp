@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/select.h"
+
 namespace switchyard::moe {
 
 Result<Router> Router::create(const RouterSpec& spec, int64_t width, const Limits& limits) {
@@ -15,6 +17,7 @@ Result<Router> Router::create(const RouterSpec& spec, int64_t width, const Limit
   if (spec.capacity_factor != 0) {
     return fail(Code::unsupported, "router: capacity limits are not served yet");
   }
+  SWITCHYARD_ASSIGN(router.select_, kernels::select<Route>({spec, router.selector_->select}));
   const GroupedGemm::Problem gate{.n = spec.num_experts,
                                   .k = width,
                                   .max_rows = limits.max_tokens,
@@ -90,9 +93,12 @@ Routing Router::route(const float* x, int64_t tokens, const Step& step) const {
   const int64_t mark = step.arena.mark();
   const auto logits = step.arena.take<float>(tokens * num_experts);
   gate_.run_dense(x, tokens, logits.data(), step.arena, step.stream);
+  const int64_t scratch = select_.workspace_bytes(step.stream.pool().num_threads());
   RouteCounts counts;
-  counts.unusable_rows = selector_->select(spec_, input(logits.data(), tokens, step),
-                                           {expert.data(), weight.data()}, step.stream);
+  select_.run({.in = input(logits.data(), tokens, step),
+               .out = {expert.data(), weight.data()},
+               .unusable_rows = &counts.unusable_rows},
+              step.arena.take<std::byte>(scratch), step.stream);
   step.arena.rewind(mark);
   std::fill(load.begin(), load.end(), 0);
   for (const int32_t e : expert) {
@@ -107,7 +113,8 @@ int64_t Router::room(const Limits& limits) const noexcept {
   const int64_t tokens = limits.max_tokens, picks = tokens * columns();
   return Arena::room<int32_t>(picks) + Arena::room<float>(picks) +
          Arena::room<int32_t>(spec_.num_experts) + Arena::room<float>(tokens * spec_.num_experts) +
-         gate_.run_dense_room(limits.num_threads);
+         std::max(gate_.run_dense_room(limits.num_threads),
+                  Arena::room<std::byte>(select_.workspace_bytes(limits.num_threads)));
 }
 
 }  // namespace switchyard::moe

@@ -54,6 +54,7 @@ class Router {
 
   RouterSpec spec_;
   const Selector* selector_ = nullptr;
+  Bound<Route> select_;  // the selector, or a kernel that has its picks
   Linear gate_;
   std::vector<float> selection_bias_;  // [E] or empty
   std::vector<int32_t> device_of_;     // [E] or empty

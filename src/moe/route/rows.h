@@ -16,6 +16,9 @@ void top_k(const float* values, int count, int k, int32_t* index) noexcept;
 /// other values is a masked expert.)
 bool unusable(const float* logits, int count) noexcept;
 
+/// Logits that are worth waking a thread for: some 10 microseconds.
+inline constexpr int64_t kGrainLogits = 2048;
+
 /// Experts 0..K-1 with weight 0.
 void give_up(int k, int32_t* expert, float* weight) noexcept;
 
@@ -25,8 +28,7 @@ template <class Choose>
 int64_t for_each_row(const RouterSpec& spec, const SelectInput& in, const SelectOutput& out,
                      const Stream& stream, Choose&& choose) {
   std::atomic<int64_t> bad{0};
-  // About 16 k logits are worth waking a thread for.
-  const int64_t grain = 1 + 16384 / spec.num_experts;
+  const int64_t grain = 1 + kGrainLogits / spec.num_experts;
   stream.pool().for_range(in.tokens, grain, [&](int64_t begin, int64_t end, int) {
     int64_t mine = 0;
     for (int64_t t = begin; t < end; ++t) {

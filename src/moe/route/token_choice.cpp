@@ -37,22 +37,6 @@ bool chosen_by_logits(const RouterSpec& spec) {
   return !spec.selection_bias && !sums;
 }
 
-// softplus(z) without overflow.
-float softplus(float z) { return std::max(z, 0.0f) + std::log1p(std::exp(-std::abs(z))); }
-
-// The score of one logit, for softmax before the division by the sum over all experts.
-float score_of(Score score, float z, float highest) {
-  switch (score) {
-    case Score::softmax:
-      return std::exp(z - highest);
-    case Score::sigmoid:
-      return 1.0f / (1.0f + std::exp(-z));
-    case Score::sqrt_softplus:
-      return std::sqrt(softplus(z));
-  }
-  return 0;
-}
-
 // Sum over all experts of exp(logit - highest), in ascending order.
 float exp_sum(const float* logits, int count, float highest) {
   float sum = 0;
@@ -67,7 +51,7 @@ void form_choice(const RouterSpec& spec, const float* logits, float highest, con
   const float all = spec.score == Score::softmax ? exp_sum(logits, num_experts, highest) : 1.0f;
   for (int e = 0; e < num_experts; ++e) {
     const float score = score_of(spec.score, logits[e], highest) / all;
-    choice[e] = bias != nullptr ? score + bias[e] : score;
+    choice[e] = bias != nullptr ? choice_of(score, bias[e]) : score;
   }
 }
 
@@ -108,41 +92,13 @@ void top_k_within(const Parts& parts, const float* choice, int num_experts, int 
   for (int i = 0; i < k; ++i) expert[i] = id[expert[i]];
 }
 
-// |w|_p; large powers are taken of ratios, so that they cannot overflow.
-float norm(const float* w, int k, float p) {
-  float sum = 0, largest = 0;
-  for (int i = 0; i < k; ++i) {
-    sum += w[i];
-    largest = std::max(largest, w[i]);
-  }
-  if (p == 1 || largest == 0) return sum;
-  float powers = 0;
-  for (int i = 0; i < k; ++i) powers += std::pow(w[i] / largest, p);
-  return largest * std::pow(powers, 1 / p);
-}
-
-// What the picks' scores are divided by, the softmax' own divisor included.
-float divisor(const RouterSpec& spec, const float* logits, float highest, const float* score) {
-  if (spec.weigh == Weigh::softmax_after_top_k) return norm(score, spec.top_k, 1);
-  const bool softmax = spec.score == Score::softmax;
-  if (spec.weigh == Weigh::raw) {
-    return softmax ? exp_sum(logits, spec.num_experts, highest) : 1.0f;
-  }
-  const float length = norm(score, spec.top_k, spec.norm_order);
-  if (spec.renormalize_epsilon == 0 && spec.renormalize_minimum == 0) return length;
-  const float all = softmax ? exp_sum(logits, spec.num_experts, highest) : 1.0f;
-  return all * std::max(length / all + spec.renormalize_epsilon, spec.renormalize_minimum);
-}
-
 void weigh(const RouterSpec& spec, const float* logits, float highest, const int32_t* expert,
            float* weight) {
   for (int i = 0; i < spec.top_k; ++i) {
     weight[i] = score_of(spec.score, logits[expert[i]], highest);
   }
-  const float by = divisor(spec, logits, highest, weight);
-  for (int i = 0; i < spec.top_k; ++i) {
-    weight[i] = by == 0 ? 0 : weight[i] / by * spec.scale;
-  }
+  const float sum = weighs_by_sum(spec) ? exp_sum(logits, spec.num_experts, highest) : 1.0f;
+  finish_weights(spec, sum, weight);
 }
 
 }  // namespace
@@ -163,6 +119,7 @@ int64_t token_choice(const RouterSpec& spec, const SelectInput& in, const Select
   const Parts parts = parts_of(spec, in.device_of);
   const float* bias = spec.selection_bias ? in.bias : nullptr;
   const bool by_logits = chosen_by_logits(spec);
+  SWITCHYARD_CHECK(bias != nullptr || !spec.selection_bias, "a selection bias without values");
   return for_each_row(spec, in, out, stream,
                       [&](int64_t, const float* logits, int32_t* expert, float* weight) {
                         const int num_experts = spec.num_experts;
