@@ -78,7 +78,12 @@ double layer_us(const Model& model, double tokens, const Ceilings& ceilings) {
 void run(const Model& model, int tokens, const Ceilings& ceilings, const Stream& stream) {
   const RouterSpec& spec = model.router;
   const moe::Selector& selector = **moe::find_selector(spec.selector);
-  const Bound<Route> route = *kernels::select<Route>({spec, selector.select});
+  const Result<Bound<Route>> bound = kernels::select<Route>({spec, selector.select});
+  if (!bound.ok()) {
+    fmt::print(stderr, "{}: {}\n", model.name, bound.error().message);  // a pinned kernel refuses
+    return;
+  }
+  const Bound<Route>& route = *bound;
   // Calls walk over many tokens: a processor learns the branches of a few by heart.
   const int windows = 1 + 8192 / tokens;
   const std::vector<float> logits =

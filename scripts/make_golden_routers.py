@@ -181,7 +181,8 @@ def odd_cases() -> None:
 
     logits = np.concatenate([make_logits(8, seed=83), np.array(
         [[2, 1.99, 1, .5, -1, -1, -1, -1], [2, 1.5, 1.49, -1, -1, -1, -1, -1], [-2, -2.01, -2.02, -9, -9, -9, -9, -9],
-         [0, -0.01, 0, 0.001, -1, -1, -1, -1], [100, 99, 98.5, 97, 96, 90, 1, 0]], dtype=np.float32)])
+         [0, -0.01, 0, 0.001, -1, -1, -1, -1], [100, 99, 98.5, 97, 96, 90, 1, 0],
+         [100, 98.02, 97.5, 96.05, 10, 0, -98.02, -100], [-100, -101.9, -102.1, -103.9, -104.2, -110, -120, -130]], dtype=np.float32)])
     weight, expert = load("phimoe.modeling_phimoe", "sparsemixer")(torch.tensor(logits), jitter_eps=0.01, training=False)
     case("phimoe", "transformers sparsemixer (Phi-3.5-MoE)", {"selector": "sparsemixer", "top_k": 2, "jitter": 0.01},
          logits, expert.numpy(), weight.numpy())

@@ -55,7 +55,7 @@ Weights random_weights() {
 
 double dot(const float* a, const float* b, int64_t n) {
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += double{a[i]} * double{b[i]};
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
   return sum;
 }
 
@@ -72,7 +72,7 @@ enum class Shared { none, plain, gated };
 
 std::vector<float> scaled(const float* x, double by) {
   std::vector<float> y(x, x + kWidth);
-  for (float& v : y) v = static_cast<float>(double{v} * by);
+  for (float& v : y) v = static_cast<float>(static_cast<double>(v) * by);
   return y;
 }
 
@@ -98,7 +98,7 @@ Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual
               out);
     }
     for (int64_t d = 0; d < kWidth; ++d) {
-      y[at + d] += static_cast<float>(double{residual_scale} * out[d]);
+      y[at + d] += static_cast<float>(static_cast<double>(residual_scale) * out[d]);
     }
   }
   return y;
