@@ -18,8 +18,8 @@
 
 #include "base/random.h"
 #include "base/trace.h"
-#include "ceilings.h"
 #include "device/cpu_features.h"
+#include "kernels/cpu/ceilings.h"
 #include "kernels/select.h"
 #include "moe/route/table.h"
 
@@ -65,7 +65,7 @@ std::vector<float> make_logits(size_t count) {
   return logits;
 }
 
-double layer_us(const Model& model, double tokens, const Ceilings& ceilings) {
+double layer_us(const Model& model, double tokens, const cpu::Ceilings& ceilings) {
   const double experts = model.router.num_experts, picks = model.router.top_k;
   const double touched = experts * (1 - std::pow(1 - picks / experts, tokens));
   const double matrices = 3 * model.width * model.expert_width;
@@ -75,7 +75,7 @@ double layer_us(const Model& model, double tokens, const Ceilings& ceilings) {
          1e-3;
 }
 
-void run(const Model& model, int tokens, const Ceilings& ceilings, const Stream& stream) {
+void run(const Model& model, int tokens, const cpu::Ceilings& ceilings, const Stream& stream) {
   const RouterSpec& spec = model.router;
   const moe::Selector& selector = **moe::find_selector(spec.selector);
   const Result<Bound<Route>> bound = kernels::select<Route>({spec, selector.select});
@@ -117,7 +117,12 @@ void run(const Model& model, int tokens, const Ceilings& ceilings, const Stream&
 int main(int argc, char** argv) {
   using namespace switchyard;
   Pool pool({.num_threads = argc > 1 ? std::atoi(argv[1]) : 0});
-  const bench::Ceilings ceilings = bench::measure_ceilings(pool);
+  const Result<cpu::Ceilings> measured = cpu::measure_ceilings(pool);
+  if (!measured.ok()) {
+    fmt::print(stderr, "{}\n", measured.error().message);
+    return 1;
+  }
+  const cpu::Ceilings& ceilings = *measured;
   fmt::print(
       R"({{"cpu":"{}","threads":{},"read_gbps":{:.1f},"amx_gflops":{:.0f},"fma_gflops":{:.0f}}})"
       "\n",
