@@ -18,10 +18,13 @@ import sys
 from against_peers import output_of, stamp
 
 PROMISE = 1.01
+LEAST_ROUNDS = 20  # fewer resample to an interval that means nothing
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def verdict(row: dict) -> str:
+    if row["rounds"] < LEAST_ROUNDS:
+        return "undecided"
     if row["ratio_high"] < PROMISE:
         return "kept"
     return "BROKEN" if row["ratio_low"] > PROMISE else "undecided"

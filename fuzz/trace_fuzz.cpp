@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing traces: any bytes are parsed or refused; what is accepted lies inside the file and keeps its promises.
+// Routing traces: any bytes are parsed or refused; what is accepted lies inside the file, keeps its promises and can be
+// measured.
 // The checksums of an input are mended first, or no change would ever come past them.
 #include <algorithm>
 #include <cstddef>
@@ -10,7 +11,11 @@
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "moe/trace/batches.h"
+#include "moe/trace/coactivation.h"
+#include "moe/trace/measures.h"
 #include "moe/trace/reader.h"
+#include "moe/trace/topics.h"
 
 namespace {
 
@@ -64,6 +69,25 @@ uint64_t walk(const moe::TraceView& trace) {
   return sum;
 }
 
+/// Only traces of few experts: the measures keep tables of all of them.
+void measure_all(const moe::TraceView& trace) {
+  const moe::TraceHeader& header = trace.header();
+  if (trace.num_steps() == 0 || int64_t{header.num_layers} * header.num_experts > 4096) return;
+  const moe::TraceMeasures measures = moe::measure(trace);
+  SWITCHYARD_CHECK(measures.all.steps == trace.num_steps() &&
+                   measures.all.tokens == trace.num_tokens());
+  for (const moe::LayerMeasures& layer : measures.layers)
+    SWITCHYARD_CHECK(layer.imbalance.max >= 0 && layer.entropy <= 1 + 1e-9);
+  const moe::Drift drift = moe::measure_drift(trace, 3);
+  for (const double distance : drift.neighbours)
+    SWITCHYARD_CHECK(distance >= 0 && distance <= 1 + 1e-9, "{}", distance);
+  if (trace.topics().size() < 64) moe::measure_topics(trace);
+  if (!header.has_picks) return;
+  constexpr int64_t kSizes[] = {1, 3};
+  moe::regroup(trace, moe::BatchOrder::across_requests, kSizes);
+  moe::strongest_pairs(moe::measure_coactivation(trace, header.num_layers - 1), 3);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -79,5 +103,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // The reads must happen, so that the address sanitizer sees them.
   [[maybe_unused]] static volatile uint64_t sink;
   sink = walk(*trace);
+  measure_all(*trace);
   return 0;
 }
