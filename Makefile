@@ -25,7 +25,8 @@ test: build
 	@scripts/check_all.sh
 	@ctest --preset release -j $(JOBS)
 
-# clang-tidy, both sanitizers and a short fuzz: much slower than `make test`, so by hand before a merge.
+# clang-tidy and the tests under both sanitizers besides: much slower than `make test`, so by hand before a merge. CI
+# runs the fuzz alone of these.
 check: deps
 	@scripts/check_all.sh --tidy
 	@$(MAKE) --no-print-directory sanitize fuzz

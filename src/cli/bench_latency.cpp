@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "base/files.h"
 #include "base/json.h"
 #include "base/random.h"
 #include "base/result.h"
@@ -61,7 +62,7 @@ class BenchLatency final : public Command {
   ModelOptions model_;
   std::vector<int> prompts_{512}, outputs_{128};
   int repetitions_ = 5;
-  std::string format_ = "md";
+  std::string format_ = "md", trace_file_;
   std::unique_ptr<Engine> engine_;
 };
 
@@ -82,10 +83,14 @@ BenchLatency::BenchLatency(CLI::App& parent, CLI::App*& app) {
   app->add_option("-o,--output", format_, "md, csv, json or jsonl")
       ->check(CLI::IsMember({"md", "csv", "json", "jsonl"}))
       ->capture_default_str();
+  app->add_option("--trace", trace_file_,
+                  "Write a Chrome trace of the steps to this file, for ui.perfetto.dev; the runs "
+                  "then take the time of phases too");
 }
 
 ExitCode BenchLatency::run() {
   model_.engine.max_sequences = 1;
+  if (!trace_file_.empty()) model_.engine.trace_events = kChromeTraceEvents;
   auto engine = open_engine(model_);
   if (!engine.ok()) return report(engine.error());
   engine_ = *std::move(engine);
@@ -102,7 +107,9 @@ ExitCode BenchLatency::run() {
   for (size_t i = 0; status.ok() && i < outputs_.size(); ++i) status = add(0, outputs_[i]);
   if (!status.ok()) return report(status.error());
   print(measurements);
-  return kOk;
+  if (trace_file_.empty()) return kOk;
+  const Status written = write_file_atomic(trace_file_, engine_->chrome_trace());
+  return written.ok() ? kOk : report(written.error());
 }
 
 /// Touches every page and kernel once: the first run of a model reads its weights for the first

@@ -80,7 +80,7 @@ void draw_series_names(Svg& svg, const Box& plot, const std::vector<Series>& ser
     const Point mark[] = {{x, plot.y - 16}, {x + 18, plot.y - 16}};
     svg.curve(mark, series_colour(i), series[i].dashed);
     svg.text({x + 23, plot.y - 12}, series[i].name, kTickRight);
-    x += 23 + 6.4 * static_cast<double>(series[i].name.size()) + 16;
+    x += 23 + 5.8 * static_cast<double>(series[i].name.size()) + 16;
   }
 }
 

@@ -17,6 +17,9 @@ class App;
 
 namespace switchyard::cli {
 
+/// Events that a Chrome trace keeps: about a minute of a small model.
+inline constexpr int64_t kChromeTraceEvents = 1'000'000;
+
 struct ModelOptions {
   EngineOptions engine;
   std::string dtype = "bf16";

@@ -228,4 +228,34 @@ std::string phase_report(const EngineStats& stats, const Look& look) {
          fmt::format("{} steps, {} in all\n", stats.steps, time_text(stats.step_s));
 }
 
+std::string layer_phase_report(const EngineStats& stats, const Look& look) {
+  if (stats.layer_phase_s.empty() || stats.steps == 0) return "";
+  // Phases that no layer has (the embedding, say) get no column.
+  std::vector<size_t> shown;
+  for (size_t i = 0; i < stats.phase_s.size(); ++i)
+    if (std::any_of(stats.layer_phase_s.begin(), stats.layer_phase_s.end(),
+                    [i](const std::vector<double>& layer) { return layer[i] > 0; }))
+      shown.push_back(i);
+  std::vector<Column> columns{{"layer", Align::right}};
+  for (const size_t i : shown) columns.emplace_back(stats.phase_s[i].first, Align::right);
+  columns.emplace_back("sum", Align::right);
+  if (look.terminal) columns.emplace_back("", Align::left, Style::green);
+  Table table(columns);
+  const auto sum_of = [](const std::vector<double>& layer) {
+    return std::accumulate(layer.begin(), layer.end(), 0.0);
+  };
+  double most = 0;
+  for (const std::vector<double>& layer : stats.layer_phase_s) most = std::max(most, sum_of(layer));
+  const double to_ms = 1e3 / static_cast<double>(stats.steps);
+  for (size_t l = 0; l < stats.layer_phase_s.size(); ++l) {
+    const std::vector<double>& layer = stats.layer_phase_s[l];
+    std::vector<std::string> cells{std::to_string(l)};
+    for (const size_t i : shown) cells.push_back(fmt::format("{:.3f}", layer[i] * to_ms));
+    cells.push_back(fmt::format("{:.3f}", sum_of(layer) * to_ms));
+    if (look.terminal) cells.push_back(bar(most > 0 ? sum_of(layer) / most : 0, kBarColumns));
+    table.add(std::move(cells));
+  }
+  return table.text(look) + fmt::format("milliseconds a step, mean of {} steps\n", stats.steps);
+}
+
 }  // namespace switchyard::cli

@@ -142,11 +142,9 @@ Record::Record(CLI::App& parent, CLI::App*& app) {
       ->allow_extra_args(false);
   app->add_option("--input", inputs_,
                   "A file of prompts, one a line, or with the ending .jsonl objects such as "
-                  "{\"prompt\": \"...\", \"topic\": \"...\"}; may be given several times")
-      ->allow_extra_args(false);
+                  "{\"prompt\": \"...\", \"topic\": \"...\"}; one or several");
   app->add_option("--text", texts_,
-                  "A file that is one long text, cut into prompts; may be given several times")
-      ->allow_extra_args(false);
+                  "A file that is one long text, cut into prompts; one or several");
   app->add_option("--chunk-tokens", chunk_tokens_, "Longest piece of a --text")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();

@@ -44,7 +44,7 @@ Stats::Stats(CLI::App& parent, CLI::App*& app) {
       ->check(CLI::Range(2, 1000))
       ->capture_default_str();
   app->add_option("--plot", plot_, "Write a figure to this file, an SVG");
-  app->add_option("--layer", layer_, "MoE layer of the figure's maps (default: the most uneven)")
+  app->add_option("--layer", layer_, "MoE layer of the figure's maps (default: the most telling)")
       ->check(CLI::Range(0, moe::kMaxTraceLayers));
   app->add_flag("--json", json_, "Print one JSON object");
 }

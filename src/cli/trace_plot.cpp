@@ -145,11 +145,16 @@ Panel coactivation_map(const moe::TraceView& trace, size_t layer) {
   return {false, [map](Svg& svg, const Box& box) { draw_heat_map(svg, box, map); }};
 }
 
-size_t most_uneven(const TraceReport& report) {
-  const auto& layers = report.measures.layers;
-  const auto most = std::max_element(
-      layers.begin(), layers.end(), [](const auto& a, const auto& b) { return a.floor < b.floor; });
-  return static_cast<size_t>(most - layers.begin());
+/// The layer that has most to show: where topics differ most, else whose load is the most uneven.
+size_t telling_layer(const TraceReport& report) {
+  std::vector<double> values;
+  for (size_t l = 0; l < report.measures.layers.size(); ++l) {
+    double value = 0;
+    for (const moe::TopicMeasures& topic : report.topics.topics) value += topic.distance[l];
+    if (report.topics.topics.size() < 2) value = report.measures.layers[l].floor;
+    values.push_back(value);
+  }
+  return static_cast<size_t>(std::max_element(values.begin(), values.end()) - values.begin());
 }
 
 std::vector<Panel> panels_of(const moe::TraceView& trace, const TraceReport& report, size_t layer) {
@@ -184,7 +189,7 @@ std::vector<Box> arrange(const std::vector<Panel>& panels, double& height) {
 }  // namespace
 
 std::string trace_figure(const moe::TraceView& trace, const TraceReport& report, int layer) {
-  const size_t shown = layer >= 0 ? static_cast<size_t>(layer) : most_uneven(report);
+  const size_t shown = layer >= 0 ? static_cast<size_t>(layer) : telling_layer(report);
   const std::vector<Panel> panels = panels_of(trace, report, shown);
   double height = 0;
   const std::vector<Box> boxes = arrange(panels, height);

@@ -9,7 +9,8 @@
 
 namespace switchyard::cli {
 
-/// `layer` is that of the maps of one layer; -1: the one whose load is the most uneven.
+/// `layer` is that of the maps of one layer; -1: where topics differ most, or the load is the most
+/// uneven.
 std::string trace_figure(const moe::TraceView& trace, const TraceReport& report, int layer);
 
 }  // namespace switchyard::cli

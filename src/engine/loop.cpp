@@ -117,7 +117,9 @@ bool EngineLoop::turn() {
       fail_runs(output.error());
     }
     scheduler_.commit(decision, outcomes_);
-    const double step_s = seconds(now_ns() - start_ns);
+    const int64_t end_ns = now_ns();
+    const double step_s = seconds(end_ns - start_ns);
+    tracer_.add_step(decision.num_tokens, std::ssize(decision.runs), start_ns, end_ns);
     instruments_.on_step(decision, step_s, statistics_.end_step(step_s), statistics_);
     if (recorder_) recorder_->end_step();
     emit(decision);

@@ -2,8 +2,10 @@
 // The public face on the demonstration model: the reference's greedy tokens, together and under
 // preemption, and the refusals of open().
 #include <cmath>
+#include <map>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -174,9 +176,75 @@ TEST(Api, ProfileSumsPhasesWithinTheSteps) {
   }
   EXPECT_GT(sum, 0.5 * stats.step_s) << "most of a step is in some phase";
   EXPECT_LE(sum, stats.step_s);
+  // Each phase of a layer lies in one layer; what is left is outside of all.
+  ASSERT_EQ(stats.layer_phase_s.size(), 6u);
+  for (size_t i = 0; i < stats.phase_s.size(); ++i) {
+    double in_layers = 0;
+    for (const std::vector<double>& layer : stats.layer_phase_s) in_layers += layer[i];
+    const auto& [name, seconds] = stats.phase_s[i];
+    if (name == "attention" || name == "router" || name == "gemm_up" || name == "combine") {
+      EXPECT_NEAR(in_layers, seconds, 1e-9) << name;
+      EXPECT_GT(stats.layer_phase_s[5][i], 0) << name;
+    }
+    if (name == "lm_head" || name == "sampling") {
+      EXPECT_EQ(in_layers, 0) << name;
+    }
+  }
   EXPECT_TRUE(parse_json(engine->chrome_trace(), "trace").ok());
   engine->reset_stats();
   for (const auto& [name, seconds] : engine->stats().phase_s) EXPECT_EQ(seconds, 0) << name;
+  for (const auto& layer : engine->stats().layer_phase_s)
+    for (const double seconds : layer) EXPECT_EQ(seconds, 0);
+  engine->set_profile(false);
+  answer(*engine, requests(goldens(), As::tokens));
+  EXPECT_TRUE(engine->stats().phase_s.empty() && engine->stats().layer_phase_s.empty());
+}
+
+/// Nanoseconds of an event's begin and end; the file has microseconds.
+std::pair<int64_t, int64_t> nanoseconds(const Json& event) {
+  const double begin = event.find("ts")->as_double(), duration = event.find("dur")->as_double();
+  return {std::llround(begin * 1e3), std::llround((begin + duration) * 1e3)};
+}
+
+TEST(Api, ChromeTraceIsInOrderAndNests) {
+  EngineOptions options = exact_options();
+  options.trace_events = 100000;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  answer(*engine, requests(goldens(), As::tokens));
+  const Json trace = *parse_json(engine->chrome_trace(), "trace");
+  std::vector<std::pair<int64_t, std::string>> open_events;  // end, category
+  int64_t last_begin = 0;
+  std::map<std::string, uint64_t> counts;
+  for (const Json& event : trace.find("traceEvents")->as_array()) {
+    for (const char* key : {"ph", "ts", "pid", "tid", "name"})
+      ASSERT_NE(event.find(key), nullptr) << key;
+    if (event.find("ph")->as_string() != "X") continue;
+    ASSERT_NE(event.find("dur"), nullptr);
+    const auto [begin, end] = nanoseconds(event);
+    EXPECT_GE(begin, last_begin);
+    EXPECT_GE(end, begin);
+    last_begin = begin;
+    while (!open_events.empty() && open_events.back().first <= begin) open_events.pop_back();
+    const std::string category = event.find("cat")->as_string();
+    if (!open_events.empty()) {
+      EXPECT_LE(end, open_events.back().first) << event.find("name")->as_string();
+    }
+    EXPECT_EQ(open_events.empty(), category == "step");
+    if (category == "layer") {
+      EXPECT_EQ(open_events.back().second, "step");
+    }
+    if (event.find("args") != nullptr && category == "zone") {
+      EXPECT_EQ(open_events.back().second, "layer");
+    }
+    open_events.emplace_back(end, category);
+    ++counts[category];
+  }
+  const uint64_t steps = engine->stats().steps;
+  EXPECT_EQ(counts["step"], steps);
+  EXPECT_EQ(counts["layer"], 6 * steps);
+  EXPECT_GT(counts["zone"], 6 * 7 * steps);
+  EXPECT_EQ(trace.find("otherData")->find("dropped_events")->as_int(), 0);
 }
 
 TEST(Api, ChatAndRefusals) {

@@ -55,7 +55,7 @@ Weights random_weights() {
 
 double dot(const float* a, const float* b, int64_t n) {
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += double{a[i]} * double{b[i]};
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
   return sum;
 }
 
@@ -70,7 +70,14 @@ void add_ffn(const Ffn& w, int64_t ffn, const float* x, double scale, std::vecto
 
 enum class Shared { none, plain, gated };
 
-Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual_scale) {
+std::vector<float> scaled(const float* x, double by) {
+  std::vector<float> y(x, x + kWidth);
+  for (float& v : y) v = static_cast<float>(static_cast<double>(v) * by);
+  return y;
+}
+
+Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual_scale,
+                bool weight_on_input = false) {
   Matrix y = x;  // the residual stream starts as x in these tests
   for (size_t at = 0; at < x.size(); at += kWidth) {
     std::vector<std::pair<double, int>> score;
@@ -81,7 +88,9 @@ Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual
     for (int i = 0; i < kTopK; ++i) sum += std::exp(-score[i].first);
     std::vector<double> out(kWidth, 0);
     for (int i = 0; i < kTopK; ++i) {
-      add_ffn(w.experts[score[i].second], kFfn, &x[at], std::exp(-score[i].first) / sum, out);
+      const double weight = std::exp(-score[i].first) / sum;
+      add_ffn(w.experts[score[i].second], kFfn, scaled(&x[at], weight_on_input ? weight : 1).data(),
+              weight_on_input ? 1 : weight, out);
     }
     if (shared != Shared::none) {
       const double z = dot(w.shared_gate.data(), &x[at], kWidth);
@@ -89,7 +98,7 @@ Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual
               out);
     }
     for (int64_t d = 0; d < kWidth; ++d) {
-      y[at + d] += static_cast<float>(double{residual_scale} * out[d]);
+      y[at + d] += static_cast<float>(static_cast<double>(residual_scale) * out[d]);
     }
   }
   return y;
@@ -124,12 +133,14 @@ Layer make_layer(const Weights& w, Shared shared, float residual_scale, DType dt
 }
 
 Matrix run(const Weights& w, const Matrix& x, Shared shared, float residual_scale, DType dtype,
-           int threads) {
+           int threads, bool weight_on_input = false) {
   const auto tokens = static_cast<int64_t>(x.size()) / kWidth;
   Pool pool({.num_threads = threads, .pin = false});
   const Stream stream({}, pool);
   const Limits limits{std::max<int64_t>(tokens, 1), pool.num_threads()};
-  Layer layer = make_layer(w, shared, residual_scale, dtype, limits);
+  RouterSpec router = kRouter;
+  router.weight_on_input = weight_on_input;
+  Layer layer = make_layer(w, shared, residual_scale, dtype, limits, router);
   Arena arena = Arena::create(layer.room(limits)).value();
   Matrix y = x;
   layer.forward(x.data(), tokens, y.data(), {stream, arena});
@@ -148,6 +159,18 @@ TEST_P(LayerTest, EqualsTheLoopOverTokens) {
   const Comparison c = compare(found, wanted);
   // bf16 rounds the hidden row between the two products; f32 only sums in another order.
   EXPECT_LE(c.relative_error, dtype == DType::f32 ? 1e-5 : 4e-3) << c.text();
+}
+
+TEST_P(LayerTest, WeightsScaleWhatExpertsReadWhenTheSpecSaysSo) {
+  const auto [tokens, shared, dtype] = GetParam();
+  if (tokens == 0) return;
+  std::mt19937 random(31);
+  const Weights w = random_weights();
+  const Matrix x = random_matrix(random, tokens, kWidth, 2);
+  const Matrix found = run(w, x, shared, 0.5f, dtype, 2, true);
+  const Comparison c = compare(found, expected(w, x, shared, 0.5f, true));
+  EXPECT_LE(c.relative_error, dtype == DType::f32 ? 1e-5 : 4e-3) << c.text();
+  EXPECT_NE(found, run(w, x, shared, 0.5f, dtype, 2, false));
 }
 
 TEST_P(LayerTest, ThreadsDoNotChangeABit) {

@@ -13,7 +13,8 @@
 #include "kernels/cpu/isa_region.h"
 #include "tensor/float_types.h"
 
-SWITCHYARD_ISA_BEGIN("amx-tile,amx-bf16,avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
+SWITCHYARD_ISA_BEGIN(
+    "amx-tile,amx-bf16,avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
 namespace switchyard::cpu::amx {
 namespace {
 

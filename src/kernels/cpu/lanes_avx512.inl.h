@@ -60,6 +60,9 @@ struct Lanes {
   /// a where the mask is set, else b.
   static F select(Mask mask, F a, F b) { return _mm512_mask_blend_ps(mask, b, a); }
 
+  /// Bit i is set when lane i of both is the same number.
+  static uint32_t equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+
   static float sum(F v) {
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));

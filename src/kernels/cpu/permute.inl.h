@@ -1,30 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gather and combine, written once over Lanes.
 
+// A row on its way, times its weight when it has one. A product with 1 would not do instead: it changes the bits of
+// a signalling NaN.
+struct GatherRow {
+  const float* from;
+  const float* weight;  // null: as it is
+  Lanes::F load(int64_t c) const { return weighed(Lanes::load(from + c)); }
+  Lanes::F load_first(int64_t c, int n) const { return weighed(Lanes::load_first(from + c, n)); }
+  Lanes::F weighed(Lanes::F v) const {
+    return weight != nullptr ? Lanes::mul(Lanes::set(*weight), v) : v;
+  }
+};
+
 // One row into tiles_bf16 (see RowLayout): 64 bytes for every 32 columns, padded with zeros.
-inline void store_tile_row(const float* from, int64_t width, std::byte* to) {
+inline void store_tile_row(const GatherRow& row, int64_t width, std::byte* to) {
   constexpr int kStep = 32;
   int64_t c = 0;
   for (; c + kStep <= width; c += kStep, to += 2048) {
     auto* at = reinterpret_cast<Bf16*>(to);
-    for (int i = 0; i < kStep; i += Lanes::kWidth) Lanes::store(at + i, Lanes::load(from + c + i));
+    for (int i = 0; i < kStep; i += Lanes::kWidth) Lanes::store(at + i, row.load(c + i));
   }
   if (c == width) return;
   auto* at = reinterpret_cast<Bf16*>(to);
   for (int i = 0; i < kStep; i += Lanes::kWidth) {
     const int64_t left = width - c - i;
     const int n = left < 0 ? 0 : left > Lanes::kWidth ? Lanes::kWidth : static_cast<int>(left);
-    Lanes::store(at + i, Lanes::load_first(from + c + i, n));
+    Lanes::store(at + i, row.load_first(c + i, n));
   }
 }
 
-inline void copy_row(const float* from, int64_t width, float* to) {
+inline void copy_row(const GatherRow& row, int64_t width, float* to) {
   int64_t c = 0;
   for (; c + Lanes::kWidth <= width; c += Lanes::kWidth) {
-    Lanes::store(to + c, Lanes::load(from + c));
+    Lanes::store(to + c, row.load(c));
   }
   const int rest = static_cast<int>(width - c);
-  if (rest > 0) Lanes::store_first(to + c, rest, Lanes::load_first(from + c, rest));
+  if (rest > 0) Lanes::store_first(to + c, rest, row.load_first(c, rest));
 }
 
 // A row that no token fills.
@@ -56,10 +68,14 @@ inline void gather_rows(const Gather::Problem& problem, const Gather::Args& args
     std::byte* to = static_cast<std::byte*>(args.y) + at;
     if (token < 0) {
       zero_row(problem.out, width, to);
-    } else if (problem.out == RowLayout::rows_f32) {
-      copy_row(args.x + token * width, width, reinterpret_cast<float*>(to));
+      continue;
+    }
+    const GatherRow row{args.x + token * width,
+                        args.row_weight != nullptr ? args.row_weight + r : nullptr};
+    if (problem.out == RowLayout::rows_f32) {
+      copy_row(row, width, reinterpret_cast<float*>(to));
     } else {
-      store_tile_row(args.x + token * width, width, to);
+      store_tile_row(row, width, to);
     }
   }
 }

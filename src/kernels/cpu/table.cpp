@@ -114,6 +114,23 @@ constexpr Pair<Gather> kGather("gather.cpu.avx512", avx512::gather, "gather.cpu.
 constexpr Pair<Combine> kCombine("combine.cpu.avx512", avx512::combine, "combine.cpu.avx2",
                                  avx2::combine);
 
+Verdict accept_route(const Route::Problem& problem) noexcept {
+  const RouterSpec& spec = problem.spec;
+  if (spec.selector != "token_choice") return {"token_choice only"};
+  if (spec.top_groups < spec.num_groups || spec.max_devices > 0) {
+    return {"no limits to groups or devices"};
+  }
+  if (spec.group_score == GroupScore::sum_top_2 && spec.num_groups > 1 && !spec.selection_bias) {
+    return {"picks by logits or by biased scores only"};
+  }
+  return {};
+}
+const Kernel<Route> kRoute[] = {
+    {"route.cpu.avx512", kNeedsAvx512, Role::candidate, accept_route, no_memory<Route>,
+     avx512::route},
+    {"route.cpu.avx2", kNeedsAvx2, Role::candidate, accept_route, no_memory<Route>, avx2::route},
+};
+
 }  // namespace
 
 template <>
@@ -139,6 +156,10 @@ std::span<const Kernel<Gather>> table() {
 template <>
 std::span<const Kernel<Combine>> table() {
   return kCombine.entries;
+}
+template <>
+std::span<const Kernel<Route>> table() {
+  return kRoute;
 }
 
 }  // namespace switchyard::cpu

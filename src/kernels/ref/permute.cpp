@@ -13,17 +13,22 @@ namespace {
 double wide(float value) { return static_cast<double>(value); }
 
 // Row `row` of block `block` in tiles_bf16 (see RowLayout), padded with zeros to 32 columns; all zeros without `from`.
-void store_tile_row(const float* from, int64_t width, int64_t block, int64_t row, std::byte* to) {
+void store_tile_row(const float* from, const float* weight, int64_t width, int64_t block,
+                    int64_t row, std::byte* to) {
   const int64_t padded = (width + 31) / 32 * 32;
   std::byte* base = to + block * padded * 64 + row / 16 * 1024 + row % 16 * 64;
   for (int64_t c = 0; c < padded; ++c) {
-    const Bf16 value = to_bf16(from != nullptr && c < width ? from[c] : 0.0f);
+    const float v = from != nullptr && c < width ? from[c] : 0.0f;
+    const Bf16 value = to_bf16(weight != nullptr ? *weight * v : v);
     std::memcpy(base + c / 32 * 2048 + c % 32 * 2, &value, sizeof(value));
   }
 }
 
-void store_row(const float* from, int64_t width, float* to) {
-  for (int64_t c = 0; c < width; ++c) to[c] = from != nullptr ? from[c] : 0.0f;
+void store_row(const float* from, const float* weight, int64_t width, float* to) {
+  for (int64_t c = 0; c < width; ++c) {
+    const float v = from != nullptr ? from[c] : 0.0f;
+    to[c] = weight != nullptr ? *weight * v : v;
+  }
 }
 
 }  // namespace
@@ -37,11 +42,12 @@ void gather(const Gather::Problem& problem, const Gather::Args& args, std::span<
     for (int64_t r = begin; r < end; ++r) {
       const int64_t token = args.row_token != nullptr ? args.row_token[r] : r;
       const float* from = token < 0 ? nullptr : args.x + token * width;
+      const float* weight = args.row_weight != nullptr ? args.row_weight + r : nullptr;
       if (problem.out == RowLayout::rows_f32) {
-        store_row(from, width, static_cast<float*>(args.y) + r * width);
+        store_row(from, weight, width, static_cast<float*>(args.y) + r * width);
       } else {
         const int64_t i = r - begin;
-        store_tile_row(from, width, block + i / kTileRows, i % kTileRows,
+        store_tile_row(from, weight, width, block + i / kTileRows, i % kTileRows,
                        static_cast<std::byte*>(args.y));
       }
     }
