@@ -65,7 +65,9 @@ def imbalance_uniform(experts: int, k: int, tokens: int) -> float:
 
 
 def imbalance(pi: list[float], tokens: int) -> float:
-    """F4: mean of the largest of independent Binomial(T, pi[i]) over the mean load."""
+    """F4: mean of the largest of independent Binomial(T, pi[i]) over the mean load; exactly E / k for one token."""
+    if tokens == 1:
+        return len(pi) / sum(pi)
     logs = [math.lgamma(n + 1) for n in range(tokens + 1)]
     choose = [logs[tokens] - logs[n] - logs[tokens - n] for n in range(tokens + 1)]
     log_all = [0.0] * (tokens + 1)
@@ -112,11 +114,32 @@ def communication_ratio(ranks: int, bytes_out: float, bytes_back: float, ffn_wid
 
 
 def longest_first(loads: list[float], ranks: int, slots: int) -> list[list[int]]:
-    """Experts dealt to ranks, the largest load to the rank with the least, at most `slots` each."""
+    """Experts dealt to ranks, the largest load to the rank with the least, at most `slots` each; then exchanged in pairs."""
     placed: list[list[int]] = [[] for _ in range(ranks)]
     sums = [0.0] * ranks
     for item in sorted(range(len(loads)), key=lambda i: -loads[i]):
         rank = min((r for r in range(ranks) if len(placed[r]) < slots), key=lambda r: sums[r])
         placed[rank].append(item)
         sums[rank] += loads[item]
-    return placed
+    return improved(loads, placed)
+
+
+def improved(loads: list[float], placed: list[list[int]]) -> list[list[int]]:
+    """Exchanges an expert of the busiest rank for a smaller one elsewhere, as long as that lowers the busier of the two."""
+    while True:
+        sums = [sum(loads[i] for i in rank) for rank in placed]
+        busiest = max(range(len(placed)), key=lambda r: sums[r])
+        best, choice = sums[busiest] * (1 - 1e-9), None
+        for other in range(len(placed)):
+            for a in placed[busiest] if other != busiest else ():
+                for b in placed[other]:
+                    moved = loads[a] - loads[b]
+                    if moved > 0 and max(sums[busiest] - moved, sums[other] + moved) < best:
+                        best, choice = max(sums[busiest] - moved, sums[other] + moved), (other, a, b)
+        if choice is None:
+            return placed
+        other, a, b = choice
+        placed[busiest].remove(a)
+        placed[other].remove(b)
+        placed[busiest].append(b)
+        placed[other].append(a)

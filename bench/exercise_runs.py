@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 
 import closed_forms
@@ -48,6 +49,12 @@ class Sizes:
                      texts=2, trials=10, repeats="2", quick=True)
 
 
+def short(command: str) -> str:
+    """A row of options with every held-out text, as a shell would write it."""
+    pattern = rf"(?:--(text|input) {DEMO}/held_out/\w+\.txt ){{3,}}"
+    return re.sub(pattern, rf"$(printf -- '--\1 %s ' {DEMO}/held_out/*.txt) ", command)
+
+
 class Runner:
     def __init__(self, program: pathlib.Path, work: pathlib.Path, sizes: Sizes) -> None:
         self.program, self.work, self.sizes = program, work, sizes
@@ -59,7 +66,7 @@ class Runner:
         """The JSON lines that a command prints; a failing command ends the run with its last words."""
         setting = " ".join(f"{key}={value}" for key, value in (environment or {}).items())
         shown = [a.replace(f"{self.work}/", "") for a in arguments]
-        self.commands.append(f"{setting} switchyard {' '.join(shown)}".strip())
+        self.commands.append(short(f"{setting} switchyard {' '.join(shown)}".strip()))
         done = subprocess.run([str(self.program), *arguments], capture_output=True, text=True, check=False, cwd=ROOT,
                               env={**os.environ, **(environment or {})})
         if done.returncode != 0:
@@ -211,6 +218,15 @@ def placements(loads: list[float], ranks: int, generator: random.Random) -> dict
             "by load, 3 copies": rank_imbalance(split, closed_forms.longest_first(split, ranks, more))}
 
 
+def plan_rows(runner: Runner, ranks: int, copies: int) -> list[dict]:
+    """The program's own policies: placed from the first half of the recording, judged by the second."""
+    plan = runner.run(["plan", str(runner.trace_file), "--ranks", str(ranks), "--replicas", str(copies), "--json"])[0]
+    return [{"exercise": "F", "part": "plan", "ranks": ranks, "copies": copies, "policy": policy["policy"],
+             "planned": mean(policy["planned_rank_imbalance"]), "later": policy["rank_imbalance"]["mean"],
+             "gain": policy["gain"], "memory": policy["memory_ratio"]}
+            for policy in plan["policies"] if "refused" not in policy]
+
+
 def exercise_f(runner: Runner) -> list[dict]:
     """Copies of the three hottest experts, on loads of the real router and on those of Zipf popularity."""
     generator = random.Random(2)
@@ -226,6 +242,7 @@ def exercise_f(runner: Runner) -> list[dict]:
             for ranks in (4, 8):
                 rows.append({"exercise": "F", "part": "real", "layer": layer, "ranks": ranks, "mix": mix,
                              "experts": trace.experts, **placements(values, ranks, generator)})
+    rows += plan_rows(runner, ranks=8, copies=3)
     for experts, k, ranks in ((8, 2, 4), (64, 8, 8), (256, 8, 32)):
         for exponent in (0.3, 0.6, 1.0):
             loads = closed_forms.inclusion(closed_forms.zipf_weights(experts, exponent), k)
@@ -235,4 +252,6 @@ def exercise_f(runner: Runner) -> list[dict]:
     return rows
 
 
+# D predicts the drops of the real router from what C counted.
+NEEDS = {"D": "C"}
 EXERCISES = {"A": exercise_a, "B": exercise_b, "C": exercise_c, "D": exercise_d, "E": exercise_e, "F": exercise_f}

@@ -65,8 +65,9 @@ class Record:
 
 def timed(row: dict) -> str:
     """Microseconds or milliseconds, with the spread."""
-    unit, value = ("ms", row["time_us"] / 1e3) if row["time_us"] >= 1000 else ("us", row["time_us"])
-    return f"{value:.3g} {unit} ({row['time_spread']:.0%})"
+    value = row["time_us"]
+    unit, scale = ("s", 1e6) if value >= 999.5e3 else ("ms", 1e3) if value >= 999.5 else ("us", 1)
+    return f"{value / scale:.3g} {unit} ({row['time_spread']:.0%})"
 
 
 def span(values: list[float], digits: int = 2) -> str:
@@ -289,7 +290,12 @@ def finding_quality(record: Record) -> str:
     rows = quality_rows(record)
     dropless = next(row for row in rows if row["capacity_factor"] == 0)
     literal = rows[0]
-    return (f"The seed writes the limit as C x tokens / E, without k. With k = {SHAPES['demo'][1]} and C = 1.25 that is a "
+    typical = [row for row in rows if row["capacity_factor"] == 1.25]
+    mixed = [row for row in record.part("D", "speed, real routing", kernel="grouped") if row["capacity"] == 1.25]
+    shared = (f"What is dropped depends on what shares the step: with c = 1.25 the real router loses "
+              f"{mixed[0]['drop_rate']:.1%} of its picks when the tokens are of all texts, and {typical[0]['drop_rate']:.1%} "
+              f"when they are of one. ") if mixed and typical else ""
+    return (f"{shared}The seed writes the limit as C x tokens / E, without k. With k = {SHAPES['demo'][1]} and C = 1.25 that is a "
             f"factor of {literal['capacity_factor']:.4g} of the usual rule, which must drop at least "
             f"{1 - literal['capacity_factor']:.1%}: measured {literal['drop_rate']:.1%}, and a perplexity of "
             f"{literal['perplexity']:.1f} instead of {dropless['perplexity']:.2f}.")
@@ -337,7 +343,7 @@ def finding_e(record: Record) -> str:
         knee = experts / k * record.peak(best) * 2 / (2 * record.bandwidth())
         enough = next(row for row in rows if rate(row) >= 0.8 * rate(best))
         sentences.append(f"{shape}: most tokens per second at T = {best['tokens']} ({rate(best):,.0f}), 80 % of that from T = "
-                         f"{enough['tokens']} on; reading and multiplying take equally long at T = {knee:.0f} by the "
+                         f"{enough['tokens']} on, {rate(rows[-1]) / rate(best):.0%} of it at T = {rows[-1]['tokens']}; reading and multiplying take equally long at T = {knee:.0f} by the "
                          f"ceilings")
     return "; ".join(sentences) + "."
 
@@ -373,6 +379,12 @@ def table_f(record: Record) -> str:
                      *(f"{v:.2f}" for v in values), f"**{values[1] / values[3]:.2f}x**", f"{values[2] / values[3]:.2f}x",
                      f"+{3 / row['experts']:.1%}"])
     return table(["loads", "experts", "ranks", *PLACES, "gain over random", "gain over by load", "memory"], body)
+
+
+def table_plan(record: Record) -> str:
+    body = [[row["policy"], f"{row['planned']:.2f}", f"**{row['later']:.2f}**", f"{row['gain']:.2f}x",
+             f"+{row['memory']:.1%}"] for row in record.part("F", "plan")]
+    return table(["policy", "on the half that it saw", "on the other half", "gain over round robin", "memory"], body)
 
 
 def table_memory(_: Record) -> str:
@@ -416,5 +428,5 @@ PLACEHOLDERS = {"machine": machine, "table_a": table_a, "finding_a": finding_a, 
                 "table_communication": table_communication, "table_c": table_c, "finding_c": finding_c,
                 "table_d": table_d, "finding_d": finding_d, "table_quality": table_quality,
                 "finding_quality": finding_quality, "table_e": table_e, "finding_e": finding_e,
-                "finding_limit": finding_limit, "table_f": table_f, "table_memory": table_memory, "imbalance_bound": imbalance_bound,
+                "finding_limit": finding_limit, "table_f": table_f, "table_memory": table_memory, "table_plan": table_plan, "imbalance_bound": imbalance_bound,
                 **{f"commands_{name.lower()}": commands(name) for name in "ABCDEF"}}

@@ -3,6 +3,7 @@
 """Runs the exercises A to F on this machine, keeps every row in a record, and writes docs/exercises.md with its figures.
 
     bench/exercises.py [BUILD]                  measure, then write the page (about ten minutes on two cores)
+    bench/exercises.py --only A                 measure one exercise and print its part of the page
     bench/exercises.py --from RECORD.jsonl      only write the page and figures again
     bench/exercises.py --quick --out FOLDER     tiny sizes into a folder of its own: proves that all of this works
 
@@ -36,7 +37,8 @@ def stamp() -> dict:
     return {"date": datetime.date.today().isoformat(), "commit": commit, "cpu": cpu, "cores": os.cpu_count()}
 
 
-def measure(program: pathlib.Path, work: pathlib.Path, sizes: exercise_runs.Sizes, record: pathlib.Path) -> None:
+def measure(program: pathlib.Path, work: pathlib.Path, sizes: exercise_runs.Sizes, record: pathlib.Path,
+            names: list[str]) -> None:
     runner = exercise_runs.Runner(program, work, sizes)
     runner.trace_file.unlink(missing_ok=True)
     with record.open("w") as out:
@@ -45,6 +47,8 @@ def measure(program: pathlib.Path, work: pathlib.Path, sizes: exercise_runs.Size
 
         write({"part": "machine", **stamp(), "ceilings": runner.ceilings()})
         for name, exercise in exercise_runs.EXERCISES.items():
+            if name not in names:
+                continue
             start, first = time.monotonic(), len(runner.commands)
             for row in exercise(runner):
                 write(row)
@@ -65,13 +69,26 @@ def draw(record: pathlib.Path, figures: pathlib.Path, needed: bool) -> None:
     print("figures are left out: matplotlib is not installed", file=sys.stderr)
 
 
+def measure_one(name: str, program: pathlib.Path, sizes: exercise_runs.Sizes) -> None:
+    names = [name, exercise_runs.NEEDS.get(name, name)]
+    with tempfile.TemporaryDirectory() as work:
+        record = pathlib.Path(work) / "record.jsonl"
+        measure(program, pathlib.Path(work), sizes, record, names)
+        print(exercise_page.render(record, record.name, section=name))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", type=pathlib.Path, nargs="?", default=ROOT / "build/release")
     parser.add_argument("--from", dest="record", type=pathlib.Path, help="a record: nothing is measured")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", choices=list(exercise_runs.EXERCISES), help="one exercise, to standard output")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes")
     parser.add_argument("--out", type=pathlib.Path, help="write page, figures and record under this folder")
     args = parser.parse_args()
+    program = (args.build / "switchyard").resolve()
+    sizes = exercise_runs.Sizes.quick_run() if args.quick else exercise_runs.Sizes()
+    if args.only:
+        return measure_one(args.only, program, sizes)
     if args.quick and not args.out:
         parser.error("--quick needs --out: its numbers mean nothing and must not reach docs/")
 
@@ -82,9 +99,8 @@ def main() -> None:
     if record is None:
         name = f"{datetime.date.today().isoformat()}-cpu-exercises.jsonl"
         record = (args.out or HERE / "results") / name
-        sizes = exercise_runs.Sizes.quick_run() if args.quick else exercise_runs.Sizes()
         with tempfile.TemporaryDirectory() as work:
-            measure((args.build / "switchyard").resolve(), pathlib.Path(work), sizes, record)
+            measure(program, pathlib.Path(work), sizes, record, list(exercise_runs.EXERCISES))
     draw(record, figures, needed=not args.quick)
     page.write_text(exercise_page.render(record, record.name))
     print(page)

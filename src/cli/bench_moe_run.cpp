@@ -217,13 +217,14 @@ void MoeBench::measure(std::vector<Item>& items) {
 
 /// Runs of their own, because timing the phases costs a little.
 std::vector<std::pair<std::string, double>> MoeBench::measure_phases(const Item& item, int tokens) {
+  const int routed = std::max(tokens / shape_.ranks, 1);  // a rank routes its own tokens
   tracer_.reset();
   tracer_.enable_sums(true);
   for (int run = 0; run < kPhaseRuns; ++run) {
     (void)time_pass(item, run);
     for (int l = 0; l < num_layers_; ++l) {
       arena_.reset();
-      (void)router_->route(x_.data(), tokens, {stream_, arena_, l});
+      (void)router_->route(x_.data(), routed, {stream_, arena_, l});
     }
   }
   tracer_.enable_sums(false);
