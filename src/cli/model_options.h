@@ -9,6 +9,7 @@
 #include "switchyard/engine.h"
 
 #include "cli/terminal.h"
+#include "model/capacity_limit.h"
 
 namespace CLI {
 class App;
@@ -23,6 +24,16 @@ struct ModelOptions {
   bool verbose = false;  ///< the library's debug messages too
 
   void declare(CLI::App& app);
+  /// Parts of it, for commands that have no use for the rest: the model, its arithmetic and its
+  /// steps; how an expert over its capacity drops picks.
+  void declare_model(CLI::App& app);
+  void declare_capacity_rules(CLI::App& app);
+
+  /// What was given, as the engine wants it.
+  EngineOptions engine_options() const;
+  model::CapacityLimit capacity_limit(float factor) const;
+  /// The library's messages go to standard error from now on.
+  void install_log() const;
 };
 
 /// Opens the engine: log sink, progress, and the summary when it is ready.

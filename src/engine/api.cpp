@@ -15,6 +15,7 @@
 #include "engine/loop.h"
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
+#include "model/capacity_limit.h"
 #include "model/model.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -108,6 +109,7 @@ engine::LoopOptions loop_options(const EngineOptions& options, const engine::Mem
   loop.max_model_len = plan.max_model_len;
   loop.vocab = folder.config.vocab;
   loop.experts = experts_of(folder.config);
+  loop.capacity_factor = options.capacity_factor;
   loop.eos_ids = folder.defaults.eos_ids;
   return loop;
 }
@@ -159,6 +161,8 @@ class OpenedEngine final : public Engine {
 };
 
 Status OpenedEngine::load(int64_t start_ns) {
+  SWITCHYARD_TRY(model::limit_capacity(
+      folder_.config, {options_.capacity_factor, options_.overflow, options_.capacity_rounding}));
   const auto needs = engine::memory_needs(
       folder_.config, options_,
       model::Model::kv_block_bytes(folder_.config, options_.block_tokens,

@@ -57,7 +57,7 @@ EngineLoop::EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer,
       batch_(options.limits,
              schedule::blocks_for(options.max_model_len, options.limits.block_tokens)),
       sampler_(options.vocab, options.limits.max_sequences, pool),
-      statistics_(options.experts),
+      statistics_(options.experts, options.capacity_factor),
       instruments_(metrics, static_cast<int>(options.experts.size())) {
   const auto most = static_cast<size_t>(options.limits.max_sequences);
   runs_.reserve(most);

@@ -29,9 +29,10 @@ namespace switchyard::engine {
 
 struct LoopOptions {
   schedule::Limits limits;
-  int max_model_len = 0;     ///< of prompt and output together; the cache holds one such sequence
-  int vocab = 0;             ///< V
-  std::vector<int> experts;  ///< [MoE layers] E
+  int max_model_len = 0;      ///< of prompt and output together; the cache holds one such sequence
+  int vocab = 0;              ///< V
+  std::vector<int> experts;   ///< [MoE layers] E
+  float capacity_factor = 0;  ///< of the model's routers; 0: dropless
   std::vector<int32_t> eos_ids;  ///< end of sequence
 };
 

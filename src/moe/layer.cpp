@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "moe/capacity.h"
 #include "moe/exchange/local.h"
 
 namespace switchyard::moe {
@@ -10,6 +11,7 @@ namespace switchyard::moe {
 Result<Layer> Layer::create(const LayerSpec& spec, const Limits& limits) {
   Layer layer;
   layer.spec_ = spec;
+  SWITCHYARD_TRY(find_capacity_rounding(spec.router.capacity_rounding));
   SWITCHYARD_ASSIGN(layer.router_, Router::create(spec.router, spec.width, limits));
   const int64_t max_rows = layer.router_.most_picks(limits.max_tokens);
   SWITCHYARD_ASSIGN(layer.experts_, Experts::create({spec.router.num_experts, spec.width,
@@ -33,7 +35,8 @@ Result<Layer> Layer::create(const LayerSpec& spec, const Limits& limits) {
 }
 
 Routing Layer::forward(const float* x, int64_t tokens, float* y, const Step& step) {
-  const Routing routing = router_.route(x, tokens, step);
+  Routing routing = router_.route(x, tokens, step);
+  limit_load(spec_.router, routing, step);
   DispatchPlan plan = plan_local(routing, step);
   Routing picks = routing;
   if (spec_.router.weight_on_input) weigh_input(picks, plan, step);
@@ -61,7 +64,8 @@ SharedOutput Layer::run_shared(const float* x, int64_t tokens, const Step& step)
 int64_t Layer::room(const Limits& limits) const noexcept {
   int64_t room = router_.room(limits) + exchange_->room(limits) +
                  experts_.room(limits.num_threads) +
-                 plan_room(limits.max_tokens, router_.columns(), spec_.router.num_experts);
+                 plan_room(limits.max_tokens, router_.columns(), spec_.router.num_experts) +
+                 limit_load_room(spec_.router, limits.max_tokens);
   if (shared_) room += shared_->dense_room(limits.num_threads);
   if (shared_gate_) {
     room +=

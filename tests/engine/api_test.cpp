@@ -2,6 +2,7 @@
 // The public face on the demonstration model: the reference's greedy tokens, together and under
 // preemption, and the refusals of open().
 #include <cmath>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -205,6 +206,57 @@ TEST(Api, OpenSaysWhatIsWrong) {
   options = exact_options();
   options.kv_cache_bytes = int64_t{1} << 50;
   EXPECT_EQ(Engine::open(options).error().code, Code::out_of_memory);
+  options = exact_options();
+  options.capacity_factor = -1;
+  EXPECT_EQ(Engine::open(options).error().code, Code::bad_request);
+  options.capacity_factor = 1;
+  options.overflow = "drop_most";
+  EXPECT_NE(Engine::open(options).error().message.find("drop_last drop_lowest"), std::string::npos);
+}
+
+/// The sum of a counter's series, whatever their labels.
+double sum_of(const std::string& metrics, const std::string& name) {
+  double sum = 0;
+  std::istringstream lines(metrics);
+  for (std::string line; std::getline(lines, line);)
+    if (line.rfind(name + "{", 0) == 0) sum += std::stod(line.substr(line.rfind(' ')));
+  return sum;
+}
+
+TEST(Api, CapacityDropsAndIsCounted) {
+  EngineOptions options = exact_options();
+  options.capacity_factor = 1;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  const std::vector<Answer> answers = answer(*engine, requests({goldens()[0]}, As::tokens));
+  EXPECT_EQ(answers[0].last.finish, FinishReason::length);
+  const EngineStats stats = engine->stats();
+  ASSERT_EQ(stats.dropped.size(), 6u);
+  uint64_t dropped = 0, asked = 0, worked = 0;
+  for (size_t layer = 0; layer < 6; ++layer) {
+    dropped += stats.dropped[layer];
+    for (const uint64_t picks : stats.load[layer]) asked += picks;
+    for (const uint32_t picks : answers[0].last.moe.picks[layer]) worked += picks;
+  }
+  EXPECT_GT(dropped, 0u);
+  EXPECT_EQ(worked + dropped, asked);
+  const std::string metrics = engine->metrics_text();
+  EXPECT_EQ(sum_of(metrics, "switchyard_dropped_assignments_total"), static_cast<double>(dropped));
+  EXPECT_EQ(sum_of(metrics, "switchyard_routed_assignments_total"), static_cast<double>(asked));
+  EXPECT_EQ(sum_of(metrics, "switchyard_unrouted_tokens_total"),
+            static_cast<double>(stats.unrouted_tokens));
+  EXPECT_NE(metrics.find("switchyard_capacity_factor_ratio 1\n"), std::string::npos);
+  EXPECT_NE(metrics.find("switchyard_nonfinite_events_total{where=\"router\"} 0\n"),
+            std::string::npos);
+}
+
+TEST(Api, ACapacityThatNothingExceedsChangesNothing) {
+  EngineOptions options = exact_options();
+  options.capacity_factor = 8;  // E / K
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  expect_goldens(goldens(), answer(*engine, requests(goldens(), As::tokens)));
+  EXPECT_EQ(engine->stats().dropped, std::vector<uint64_t>(6, 0));
 }
 
 TEST(Api, DestructionEndsWhatRuns) {

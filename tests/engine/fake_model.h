@@ -108,6 +108,7 @@ class FakeModel final : public ModelPort {
       Routing routing;
       routing.expert = TensorView::of(expert_.data(), {tokens, kTopK});
       routing.load = TensorView::of(load_.data(), {kExperts});
+      routing.demand = routing.load;
       observer.on_routing(layer, routing);
     }
   }

@@ -84,6 +84,13 @@ Status check_weights(const RouterSpec& spec) {
 
 Status check_capacity(const RouterSpec& spec) {
   SWITCHYARD_TRY(check_number("capacity_factor", spec.capacity_factor, 0));
+  if (spec.capacity_factor > static_cast<float>(spec.num_experts)) {
+    return fail(Code::bad_request,
+                "router: capacity_factor is {}, but nothing is dropped from num_experts / top_k "
+                "({:.4g}) on; expected at most num_experts ({}), or 0 for dropless",
+                spec.capacity_factor, static_cast<double>(spec.num_experts) / spec.top_k,
+                spec.num_experts);
+  }
   const bool limited = spec.capacity_factor > 0;
   if (limited != (spec.overflow != Overflow::none)) {
     return fail(Code::bad_request,

@@ -79,8 +79,8 @@ struct Routing {
   TensorView expert;  ///< [T, K] i32, -1 where dropped; by falling score, ties to the lower expert
   TensorView weight;  ///< [T, K] f32
   TensorView load;    ///< [E] i32: picks per expert that have a place
-  TensorView demand;  ///< [E] i32: picks per expert before any drop; the same array when dropless
-  RouteCounts counts;
+  TensorView demand{};  ///< [E] i32: picks per expert before any drop; the same array when dropless
+  RouteCounts counts{};
 };
 
 /// Where a token's random numbers come from: they depend on (seed, layer, number of the token)
