@@ -146,7 +146,10 @@ TEST(LimitLoad, NegativeLogitsKeepTheHigherWeight) {
   std::vector<int32_t> expert(4);
   std::vector<float> weight(4);
   Pool pool({.num_threads = 1, .pin = false});
-  token_choice(spec, logits.data(), 4, expert.data(), weight.data(), Stream({}, pool));
+  SelectInput in;
+  in.logits = logits.data();
+  in.tokens = 4;
+  token_choice(spec, in, {expert.data(), weight.data()}, Stream({}, pool));
   Step1 step(4, spec, expert, weight);
   Arena arena = exact_arena(step);
   limit(step, arena);

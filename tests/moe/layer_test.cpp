@@ -133,13 +133,11 @@ Layer make_layer(const Weights& w, Shared shared, float residual_scale, DType dt
 }
 
 Matrix run(const Weights& w, const Matrix& x, Shared shared, float residual_scale, DType dtype,
-           int threads, bool weight_on_input = false) {
+           int threads, const RouterSpec& router = kRouter) {
   const auto tokens = static_cast<int64_t>(x.size()) / kWidth;
   Pool pool({.num_threads = threads, .pin = false});
   const Stream stream({}, pool);
   const Limits limits{std::max<int64_t>(tokens, 1), pool.num_threads()};
-  RouterSpec router = kRouter;
-  router.weight_on_input = weight_on_input;
   Layer layer = make_layer(w, shared, residual_scale, dtype, limits, router);
   Arena arena = Arena::create(layer.room(limits)).value();
   Matrix y = x;
@@ -167,10 +165,12 @@ TEST_P(LayerTest, WeightsScaleWhatExpertsReadWhenTheSpecSaysSo) {
   std::mt19937 random(31);
   const Weights w = random_weights();
   const Matrix x = random_matrix(random, tokens, kWidth, 2);
-  const Matrix found = run(w, x, shared, 0.5f, dtype, 2, true);
+  RouterSpec router = kRouter;
+  router.weight_on_input = true;
+  const Matrix found = run(w, x, shared, 0.5f, dtype, 2, router);
   const Comparison c = compare(found, expected(w, x, shared, 0.5f, true));
   EXPECT_LE(c.relative_error, dtype == DType::f32 ? 1e-5 : 4e-3) << c.text();
-  EXPECT_NE(found, run(w, x, shared, 0.5f, dtype, 2, false));
+  EXPECT_NE(found, run(w, x, shared, 0.5f, dtype, 2));
 }
 
 TEST_P(LayerTest, ThreadsDoNotChangeABit) {

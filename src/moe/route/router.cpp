@@ -14,9 +14,6 @@ Result<Router> Router::create(const RouterSpec& spec, int64_t width, const Limit
   router.spec_ = spec;
   SWITCHYARD_ASSIGN(router.selector_, find_selector(spec.selector));
   SWITCHYARD_TRY(router.selector_->check(spec));
-  if (spec.capacity_factor != 0) {
-    return fail(Code::unsupported, "router: capacity limits are not served yet");
-  }
   SWITCHYARD_ASSIGN(router.select_, kernels::select<Route>({spec, router.selector_->select}));
   const GroupedGemm::Problem gate{.n = spec.num_experts,
                                   .k = width,
