@@ -2,7 +2,7 @@
 BUILD := build/release
 JOBS  := $(shell nproc)
 
-.PHONY: all deps build demo test bench check format sanitize fuzz clean
+.PHONY: all deps build demo test bench exercises plots-venv check format sanitize fuzz clean
 
 all: build
 
@@ -25,7 +25,8 @@ test: build
 	@scripts/check_all.sh
 	@ctest --preset release -j $(JOBS)
 
-# clang-tidy, both sanitizers and a short fuzz: much slower than `make test`, so by hand before a merge.
+# clang-tidy and the tests under both sanitizers besides: much slower than `make test`, so by hand before a merge. CI
+# runs the fuzz alone of these.
 check: deps
 	@scripts/check_all.sh --tidy
 	@$(MAKE) --no-print-directory sanitize fuzz
@@ -44,6 +45,14 @@ bench: deps
 	@cmake --preset bench >/dev/null
 	@cmake --build --preset bench -j $(JOBS)
 	@bench/run.sh build/bench
+
+# Measures the exercises and writes docs/exercises.md, its figures and a record; about ten minutes on a quiet machine.
+exercises: build plots-venv
+	@.venv/bin/python bench/exercises.py $(BUILD)
+
+# Python with matplotlib in .venv: for figures alone, nothing else needs it.
+plots-venv:
+	@scripts/install_deps.sh --plots
 
 format:
 	@git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

@@ -24,8 +24,8 @@
 #include <fmt/format.h>
 
 #include "base/trace.h"
-#include "ceilings.h"
 #include "device/cpu_features.h"
+#include "kernels/cpu/ceilings.h"
 #include "moe/exchange/local.h"
 #include "moe/experts.h"
 #include "moe/plan.h"
@@ -148,7 +148,7 @@ class Bench {
   }
 
   void print_ceilings() {
-    ceilings_ = measure_ceilings(pool_);
+    ceilings_ = take(cpu::measure_ceilings(pool_));
     fmt::print(
         "{{\"engine\":\"switchyard\",\"ceilings\":{{\"read_gbps_one\":{:.1f},\"read_gbps_all\":{:."
         "1f},"
@@ -236,7 +236,9 @@ class Bench {
     arena_.reset();
     const Routing routing{TensorView::of(routing_[index].data(), {tokens, s.picks}),
                           TensorView::of(pick_weight_.data(), {tokens, s.picks}),
-                          TensorView::of(loads_[index].data(), {s.experts})};
+                          TensorView::of(loads_[index].data(), {s.experts}),
+                          TensorView::of(loads_[index].data(), {s.experts}),
+                          {}};
     const moe::DispatchPlan plan = moe::plan_local(routing, step);
     layer.exchange->begin_dispatch(x_.data(), plan, step);
     const void* rows = layer.exchange->finish_dispatch(plan, step);
@@ -314,7 +316,7 @@ class Bench {
   Noise noise_;
   std::vector<Layer> layers_;
   Arena arena_;
-  Ceilings ceilings_;
+  cpu::Ceilings ceilings_;
   std::vector<float> x_, y_, pick_weight_;             // [T, D], [T, D], [T, K]
   std::vector<std::vector<int32_t>> routing_, loads_;  // of each layer: [T, K], [E]
 };

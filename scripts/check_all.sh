@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The quick checks of the tree: format, floors, sizes, conditionals; with --tidy also clang-tidy over the release build.
+# The quick checks of the tree: format, floors, sizes, conditionals, quotes in docs; with --tidy also clang-tidy over the release build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 echo "== format"
 git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -r clang-format --dry-run --Werror
-for check in layers sizes conditionals; do
+for check in layers sizes conditionals quotes; do
   echo "== $check"
   python3 "scripts/check_$check.py"
 done

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs everything that building and testing needs on Debian 12, from its packages alone. Safe to run again.
 #   scripts/install_deps.sh             build, tests, checks
-#   scripts/install_deps.sh --oracle    also a Python environment (.venv) for goldens and plots, from PyPI
+#   scripts/install_deps.sh --oracle    also a Python environment (.venv) for goldens, from PyPI
+#   scripts/install_deps.sh --plots     the same environment with what figures need
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -13,7 +14,8 @@ packages=(
   libprotobuf-dev libhwloc-dev libcli11-dev libgtest-dev libbenchmark-dev
 )
 
-[[ "${1:-}" == --oracle ]] && packages+=(python3-venv)
+environment=${1:-}
+[[ "$environment" == --oracle || "$environment" == --plots ]] && packages+=(python3-venv)
 
 as_root() {
   if [[ $(id -u) -eq 0 ]]; then
@@ -39,8 +41,8 @@ if ((${#missing[@]} > 0)); then
     apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
-if [[ "${1:-}" == --oracle ]]; then
+if [[ "$environment" == --oracle || "$environment" == --plots ]]; then
   python3 -m venv .venv
-  .venv/bin/pip install --quiet -r scripts/requirements-oracle.txt
-  echo "install_deps: oracle environment in .venv"
+  .venv/bin/pip install --quiet -r "scripts/requirements-${environment#--}.txt"
+  echo "install_deps: Python environment for ${environment#--} in .venv"
 fi

@@ -6,6 +6,7 @@
     VENV/bin/python scripts/make_golden.py families [NAME ...]
     VENV/bin/python scripts/make_golden.py tokenizers
     VENV/bin/python scripts/make_golden.py templates
+    VENV/bin/python scripts/make_golden.py capacity
 
 Tests read the committed files and never run this.
 """
@@ -28,6 +29,7 @@ def main() -> None:
     families.add_argument("name", nargs="*", help="only these families")
     kinds.add_parser("tokenizers", help="small tokenizers and the ids of a multilingual corpus")
     kinds.add_parser("templates", help="chat templates and their texts")
+    kinds.add_parser("capacity", help="losses of the demonstration model when experts turn picks away")
     arguments = parser.parse_args()
     if arguments.kind == "families":
         from golden.families import write_families
@@ -35,6 +37,9 @@ def main() -> None:
     elif arguments.kind == "tokenizers":
         from golden.tokenizers_golden import write_tokenizers
         write_tokenizers()
+    elif arguments.kind == "capacity":
+        from golden.capacity import write_capacity
+        write_capacity()
     else:
         from golden.templates import write_templates
         write_templates()

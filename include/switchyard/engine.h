@@ -32,10 +32,16 @@ struct ModelSummary {
 struct EngineStats {
   uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0, preemptions = 0;
   double step_s = 0;                        ///< wall time inside steps
-  std::vector<std::vector<uint64_t>> load;  ///< [MoE layer][expert] picks
-  std::vector<double> imbalance;            ///< [MoE layer] mean over steps of hottest / mean
-  std::vector<double> experts_touched;      ///< [MoE layer] mean over steps
+  std::vector<std::vector<uint64_t>> load;  ///< [MoE layer][expert] picks, before any drop
+  /// [MoE layer] mean over steps of hottest / mean of the picks, before any drop
+  std::vector<double> imbalance;
+  std::vector<double> experts_touched;  ///< [MoE layer] mean over steps
+  std::vector<uint64_t> dropped;        ///< [MoE layer] picks without a place; empty when dropless
+  uint64_t unrouted_tokens = 0;         ///< lost all their picks in a layer; summed over layers
+  uint64_t unusable_rows = 0;  ///< a layer's router gave them NaN or +inf; summed over layers
   std::vector<std::pair<std::string, double>> phase_s;  ///< seconds by phase; empty unless profile
+  /// [layer][phase], the phases of phase_s in order: what of them lay in that layer. Empty unless profile.
+  std::vector<std::vector<double>> layer_phase_s;
 };
 
 class Engine {
@@ -59,6 +65,8 @@ class Engine {
   virtual SamplingParams default_sampling() const = 0;
   virtual EngineStats stats() const = 0;
   virtual void reset_stats() = 0;
+  /// Sums the time of phases from now on, or stops: EngineOptions::profile while the engine runs.
+  virtual void set_profile(bool on) = 0;
   /// Chrome trace JSON of the events kept so far (EngineOptions::trace_events).
   virtual std::string chrome_trace() const = 0;
   /// Prometheus text (exposition format 0.0.4).

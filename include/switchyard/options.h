@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "switchyard/routing.h"
+
 namespace switchyard {
 
 /// The arithmetic of weights and activations.
@@ -27,8 +29,17 @@ struct EngineOptions {
   int max_model_len = 0;       ///< longest prompt plus output; 0: what the model was made for
   int block_tokens = 16;       ///< positions per KV block
   int64_t kv_cache_bytes = 0;  ///< 0: enough for max_sequences of max_model_len, within free memory
-  bool profile = false;        ///< sum the time of every phase
-  int64_t trace_events = 0;    ///< keep this many zone events for a Chrome trace; 0: none
+  /// Picks that an expert takes in a step, over an even share; 0: all of them (dropless). What does
+  /// not fit passes by on the residual stream, so answers then depend on what shares the step.
+  float capacity_factor = 0;
+  std::string overflow = "drop_lowest";    ///< which picks do not fit: drop_lowest, drop_last
+  std::string capacity_rounding = "ceil";  ///< ceil, floor, gshard or tutel (src/moe/capacity.cpp)
+  bool profile = false;                    ///< sum the time of every phase
+  int64_t trace_events = 0;  ///< keep this many zone events for a Chrome trace; 0: none
+  /// The routing of every step, called from the loop thread when the step is done. With routed_picks
+  /// it holds all picks of all tokens, else counts alone.
+  std::function<void(const RoutedStep&)> on_routed_step;
+  bool routed_picks = false;
   std::function<void(const LoadProgress&)> on_progress;  ///< called from the loading thread
 };
 

@@ -44,6 +44,7 @@ struct Request {
   std::vector<int32_t> prompt_tokens;
   std::vector<Message> messages;
   SamplingParams sampling;
+  std::string topic;  ///< a label for recorded routings; nothing else looks at it
 };
 
 using RequestId = uint64_t;

@@ -5,4 +5,5 @@
 #include "switchyard/options.h"
 #include "switchyard/request.h"
 #include "switchyard/result.h"
+#include "switchyard/routing.h"
 #include "switchyard/version.h"

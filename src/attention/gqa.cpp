@@ -51,7 +51,8 @@ Result<Gqa> Gqa::create(const GqaSpec& spec, const GqaShape& shape) {
                                   .cache = shape.cache,
                                   .window = spec.window,
                                   .scale = spec.scale,
-                                  .max_tokens = shape.max_tokens};
+                                  .max_tokens = shape.max_tokens,
+                                  .deterministic = deterministic()};
   SWITCHYARD_ASSIGN(gqa.prepare_, kernels::select<PrepareQkv>(prepare));
   SWITCHYARD_ASSIGN(gqa.attend_, kernels::select<Attention>(attend));
   return gqa;

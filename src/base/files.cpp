@@ -75,6 +75,24 @@ Status write_all(int fd, const std::string& path, std::string_view content) {
   return {};
 }
 
+/// A name next to `path` that no other writer uses.
+std::string temporary_name(const std::string& path) {
+  static std::atomic<uint64_t> counter{0};
+  return fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
+}
+
+/// The content must be on disk before the name is, or a power cut leaves an empty file of that name.
+Status finish_file(Descriptor& file, const std::string& path) {
+  if (::fsync(file.get()) == 0 && file.close()) return {};
+  return fail(write_code(errno), "{}: cannot finish writing: {}", path, errno_text(errno));
+}
+
+Status rename_to(const std::string& path, const std::string& temporary) {
+  if (::rename(temporary.c_str(), path.c_str()) == 0) return {};
+  return fail(write_code(errno), "{}: cannot rename {} to it: {}", path, temporary,
+              errno_text(errno));
+}
+
 Status write_and_close(const std::string& path, std::string_view content) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.ok()) {
@@ -82,11 +100,7 @@ Status write_and_close(const std::string& path, std::string_view content) {
                 path, errno_text(errno));
   }
   SWITCHYARD_TRY(write_all(file.get(), path, content));
-  // The content must be on disk before the name is, or a power cut leaves an empty file of that name.
-  if (::fsync(file.get()) != 0 || !file.close()) {
-    return fail(write_code(errno), "{}: cannot finish writing: {}", path, errno_text(errno));
-  }
-  return {};
+  return finish_file(file, path);
 }
 
 }  // namespace
@@ -164,15 +178,67 @@ Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes) 
 }
 
 Status write_file_atomic(const std::string& path, std::string_view content) {
-  static std::atomic<uint64_t> counter{0};
-  const std::string temporary = fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
+  const std::string temporary = temporary_name(path);
   Status written = write_and_close(temporary, content);
-  if (written.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    written = fail(write_code(errno), "{}: cannot rename {} to it: {}", path, temporary,
-                   errno_text(errno));
-  }
+  if (written.ok()) written = rename_to(path, temporary);
   if (!written.ok()) ::unlink(temporary.c_str());
   return written;
+}
+
+Result<FileWriter> FileWriter::create(const std::string& path) {
+  FileWriter writer;
+  const std::string temporary = temporary_name(path);
+  writer.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (writer.fd_ < 0) {
+    return fail(write_code(errno), "{}: cannot create: {}; check the folder and its permissions",
+                path, errno_text(errno));
+  }
+  writer.path_ = path;
+  writer.temporary_ = temporary;
+  return writer;
+}
+
+FileWriter::FileWriter(FileWriter&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::exchange(other.temporary_, {})),
+      buffer_(std::move(other.buffer_)),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+FileWriter& FileWriter::operator=(FileWriter&& other) noexcept {
+  // The old file travels to `other`, whose destructor removes it.
+  std::swap(path_, other.path_);
+  std::swap(temporary_, other.temporary_);
+  std::swap(buffer_, other.buffer_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+FileWriter::~FileWriter() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+Status FileWriter::flush() {
+  if (fd_ < 0) return fail(Code::bad_request, "{}: is not open for writing", path_);
+  const Status written = write_all(fd_, path_, buffer_);
+  buffer_.clear();
+  if (!written.ok()) ::close(std::exchange(fd_, -1));
+  return written;
+}
+
+Status FileWriter::append(std::span<const std::byte> bytes) {
+  constexpr size_t kBufferBytes = 1 << 20;
+  buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return buffer_.size() >= kBufferBytes || fd_ < 0 ? flush() : Status();
+}
+
+Status FileWriter::commit() {
+  SWITCHYARD_TRY(flush());
+  Descriptor file(std::exchange(fd_, -1));
+  SWITCHYARD_TRY(finish_file(file, path_));
+  SWITCHYARD_TRY(rename_to(path_, temporary_));
+  temporary_.clear();
+  return {};
 }
 
 bool file_exists(const std::string& path) {

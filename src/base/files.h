@@ -42,6 +42,28 @@ Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes);
 /// Writes a file next to its place and renames it there, so that a reader never sees half of it.
 Status write_file_atomic(const std::string& path, std::string_view content);
 
+/// Writes a file piece by piece, next to its place; commit() gives it its name. Without it the pieces are removed.
+/// Errors: Code::bad_request (a path that cannot be written), out_of_memory (a full disk). Move-only.
+class FileWriter {
+ public:
+  static Result<FileWriter> create(const std::string& path);
+
+  FileWriter() = default;
+  FileWriter(FileWriter&& other) noexcept;
+  FileWriter& operator=(FileWriter&& other) noexcept;
+  ~FileWriter();
+
+  /// Buffered. After an error the file is lost: every later call gives an error too.
+  Status append(std::span<const std::byte> bytes);
+  Status commit();
+
+ private:
+  Status flush();
+
+  std::string path_, temporary_, buffer_;
+  int fd_ = -1;
+};
+
 bool file_exists(const std::string& path);
 bool is_directory(const std::string& path);
 /// Names of the directory's entries, sorted.

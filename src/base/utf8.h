@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The length of one UTF-8 sequence, or of its broken part (Unicode 15, table 3-7).
+// The length of one UTF-8 sequence, or of its broken part (Unicode 15, table 3-7); whether a text is UTF-8.
 #pragma once
 #include <cstddef>
 #include <string_view>
@@ -25,6 +25,15 @@ inline size_t utf8_length(std::string_view text, size_t* skip) noexcept {
     }
   }
   return length;
+}
+
+inline bool is_utf8(std::string_view text) noexcept {
+  for (size_t skip = 0; !text.empty();) {
+    const size_t length = utf8_length(text, &skip);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
 }
 
 }  // namespace switchyard

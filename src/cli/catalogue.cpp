@@ -70,6 +70,7 @@ std::string kernels_table() {
   add_kernels<PrepareQkv>(table, "prepare_qkv");
   add_kernels<Gather>(table, "gather");
   add_kernels<Combine>(table, "combine");
+  add_kernels<Route>(table, "route");
   return table.markdown();
 }
 

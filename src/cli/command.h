@@ -25,6 +25,9 @@ using MakeCommand = std::unique_ptr<Command> (*)(CLI::App& parent, CLI::App*& ap
 std::unique_ptr<Command> make_run(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_inspect(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_bench(CLI::App& parent, CLI::App*& app);
+std::unique_ptr<Command> make_record(CLI::App& parent, CLI::App*& app);
+std::unique_ptr<Command> make_stats(CLI::App& parent, CLI::App*& app);
+std::unique_ptr<Command> make_plan(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_check(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_doctor(CLI::App& parent, CLI::App*& app);
 

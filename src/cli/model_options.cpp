@@ -9,10 +9,26 @@
 #include "cli/log_sink.h"
 #include "cli/progress.h"
 #include "model/geometries.h"
+#include "moe/capacity.h"
 
 namespace switchyard::cli {
+namespace {
 
-void ModelOptions::declare(CLI::App& app) {
+std::string capacity_rounding_names() {
+  std::string names;
+  for (const moe::CapacityRounding& rounding : moe::capacity_roundings())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", rounding.name);
+  return names;
+}
+
+std::string capacity_text(const EngineOptions& options) {
+  return fmt::format("{} times an even share ({}), then {}", options.capacity_factor,
+                     options.capacity_rounding, options.overflow);
+}
+
+}  // namespace
+
+void ModelOptions::declare_model(CLI::App& app) {
   app.add_option("MODEL", engine.model, "A Hugging Face model folder")->required();
   app.add_option("--device", engine.device, "Where the model runs: cpu, cuda or cuda:N")
       ->capture_default_str();
@@ -23,12 +39,29 @@ void ModelOptions::declare(CLI::App& app) {
   app.add_option("--threads", engine.threads, "Compute threads (0: one per usable core)")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--max-sequences", engine.max_sequences, "Sequences that run in one step")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
   app.add_option("--max-step-tokens", engine.max_step_tokens,
                  "Token budget of one step; longer prompts are cut into chunks")
       ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_flag("-q,--quiet", quiet, "Nothing on standard error but errors");
+  app.add_flag("-v,--verbose", verbose, "More messages");
+}
+
+void ModelOptions::declare_capacity_rules(CLI::App& app) {
+  app.add_option("--overflow", engine.overflow,
+                 "Which picks an expert over its capacity drops: drop_lowest (by weight) or "
+                 "drop_last (by position)")
+      ->check(CLI::IsMember({"drop_lowest", "drop_last"}))
+      ->capture_default_str();
+  app.add_option("--capacity-rounding", engine.capacity_rounding,
+                 "How a capacity becomes a whole number: " + capacity_rounding_names())
+      ->capture_default_str();
+}
+
+void ModelOptions::declare(CLI::App& app) {
+  declare_model(app);
+  app.add_option("--max-sequences", engine.max_sequences, "Sequences that run in one step")
+      ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   app.add_option("--max-model-len", engine.max_model_len,
                  "Longest prompt plus output (0: what the model was made for)")
@@ -37,8 +70,24 @@ void ModelOptions::declare(CLI::App& app) {
   app.add_option("--kv-cache-size", engine.kv_cache_bytes,
                  "Memory of the KV cache, such as 512MiB (0: enough, within free memory)")
       ->transform(CLI::AsSizeValue(false));
-  app.add_flag("-q,--quiet", quiet, "Nothing on standard error but errors");
-  app.add_flag("-v,--verbose", verbose, "More messages");
+  app.add_option("--capacity-factor", engine.capacity_factor,
+                 "Picks that an expert takes in a step, over an even share (0: all, dropless)")
+      ->capture_default_str();
+  declare_capacity_rules(app);
+}
+
+EngineOptions ModelOptions::engine_options() const {
+  EngineOptions options = engine;
+  options.precision = dtype == "f32" ? Precision::f32 : Precision::bf16;
+  return options;
+}
+
+model::CapacityLimit ModelOptions::capacity_limit(float factor) const {
+  return {factor, engine.overflow, engine.capacity_rounding};
+}
+
+void ModelOptions::install_log() const {
+  install_log_sink(quiet ? LogLevel::error : verbose ? LogLevel::debug : LogLevel::warning);
 }
 
 void ModelOptions::declare_random(CLI::App& app) {
@@ -52,13 +101,10 @@ void ModelOptions::declare_random(CLI::App& app) {
 }
 
 Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options) {
-  install_log_sink(options.quiet     ? LogLevel::error
-                   : options.verbose ? LogLevel::debug
-                                     : LogLevel::warning);
+  options.install_log();
   if (options.engine.model.empty() && options.engine.random_model.empty())
     return fail(Code::bad_request, "no model: give a Hugging Face folder, or --random NAME");
-  EngineOptions engine_options = options.engine;
-  engine_options.precision = options.dtype == "f32" ? Precision::f32 : Precision::bf16;
+  EngineOptions engine_options = options.engine_options();
   const Look look = stderr_look();
   ProgressBar progress(look);
   if (!options.quiet)
@@ -81,6 +127,7 @@ std::string summary_text(const ModelSummary& summary, const EngineOptions& optio
   if (summary.moe_layers > 0)
     table.add(
         {"experts", fmt::format("{} a layer, {} for each token", summary.experts, summary.top_k)});
+  if (options.capacity_factor != 0) table.add({"capacity", capacity_text(options)});
   table.add(
       {"parameters", fmt::format("{}, {} active for a token", count_text(summary.total_parameters),
                                  count_text(summary.active_parameters))});

@@ -57,6 +57,24 @@ struct LayerLoad {
   double imbalance = 0;
 };
 
+std::string dropped_text(uint64_t dropped, uint64_t picks) {
+  if (picks == 0) return "";
+  return fmt::format("{:.1f}%", 100.0 * static_cast<double>(dropped) / static_cast<double>(picks));
+}
+
+/// What the table has no room for, when there is something to say.
+std::string losses_text(const EngineStats& stats) {
+  std::string text;
+  if (!stats.dropped.empty())
+    text += "imbalance, touched and shares count the picks before the drop\n";
+  if (stats.unrouted_tokens > 0)
+    text +=
+        fmt::format("{} times a token lost all its experts in a layer\n", stats.unrouted_tokens);
+  if (stats.unusable_rows > 0)
+    text += fmt::format("{} times a router met NaN or infinity\n", stats.unusable_rows);
+  return text;
+}
+
 /// The picks of one prompt in one layer as shares of all its picks there.
 std::vector<double> shares(const PromptExperts& prompt, size_t layer) {
   const std::vector<uint32_t>& picks = prompt.moe->picks[layer];
@@ -133,6 +151,7 @@ std::string expert_report(const EngineStats& stats, const Look& look) {
                               {"touched", Align::right},   {"imbalance", Align::right},
                               {"per step:", Align::left},  {"touched", Align::right},
                               {"imbalance", Align::right}};
+  if (!stats.dropped.empty()) columns.emplace_back("dropped", Align::right);
   if (look.terminal) columns.emplace_back("", Align::left, Style::cyan);
   columns.emplace_back("busiest experts (share of picks)", Align::left);
   Table table(columns);
@@ -148,6 +167,7 @@ std::string expert_report(const EngineStats& stats, const Look& look) {
                                    "",
                                    fmt::format("{:.1f}", stats.experts_touched[i]),
                                    fmt::format("{:.2f}", stats.imbalance[i])};
+    if (!stats.dropped.empty()) cells.push_back(dropped_text(stats.dropped[i], layer.total));
     if (look.terminal) cells.push_back(bar(most > 0 ? layer.imbalance / most : 0, kBarColumns));
     cells.push_back(busiest_text(stats.load[i], layer.total));
     table.add(std::move(cells));
@@ -156,7 +176,8 @@ std::string expert_report(const EngineStats& stats, const Look& look) {
          fmt::format(
              "imbalance: picks of the hottest expert over the mean; per step: mean of {} "
              "steps\n",
-             stats.steps);
+             stats.steps) +
+         losses_text(stats);
 }
 
 std::string prompt_report(const std::vector<PromptExperts>& prompts, const Look& look) {
@@ -205,6 +226,36 @@ std::string phase_report(const EngineStats& stats, const Look& look) {
   add("other", std::max(stats.step_s - shown, 0.0), other_text(stats));
   return table.text(look) +
          fmt::format("{} steps, {} in all\n", stats.steps, time_text(stats.step_s));
+}
+
+std::string layer_phase_report(const EngineStats& stats, const Look& look) {
+  if (stats.layer_phase_s.empty() || stats.steps == 0) return "";
+  // Phases that no layer has (the embedding, say) get no column.
+  std::vector<size_t> shown;
+  for (size_t i = 0; i < stats.phase_s.size(); ++i)
+    if (std::any_of(stats.layer_phase_s.begin(), stats.layer_phase_s.end(),
+                    [i](const std::vector<double>& layer) { return layer[i] > 0; }))
+      shown.push_back(i);
+  std::vector<Column> columns{{"layer", Align::right}};
+  for (const size_t i : shown) columns.emplace_back(stats.phase_s[i].first, Align::right);
+  columns.emplace_back("sum", Align::right);
+  if (look.terminal) columns.emplace_back("", Align::left, Style::green);
+  Table table(columns);
+  const auto sum_of = [](const std::vector<double>& layer) {
+    return std::accumulate(layer.begin(), layer.end(), 0.0);
+  };
+  double most = 0;
+  for (const std::vector<double>& layer : stats.layer_phase_s) most = std::max(most, sum_of(layer));
+  const double to_ms = 1e3 / static_cast<double>(stats.steps);
+  for (size_t l = 0; l < stats.layer_phase_s.size(); ++l) {
+    const std::vector<double>& layer = stats.layer_phase_s[l];
+    std::vector<std::string> cells{std::to_string(l)};
+    for (const size_t i : shown) cells.push_back(fmt::format("{:.3f}", layer[i] * to_ms));
+    cells.push_back(fmt::format("{:.3f}", sum_of(layer) * to_ms));
+    if (look.terminal) cells.push_back(bar(most > 0 ? sum_of(layer) / most : 0, kBarColumns));
+    table.add(std::move(cells));
+  }
+  return table.text(look) + fmt::format("milliseconds a step, mean of {} steps\n", stats.steps);
 }
 
 }  // namespace switchyard::cli

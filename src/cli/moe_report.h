@@ -27,4 +27,7 @@ std::string prompt_report(const std::vector<PromptExperts>& prompts, const Look&
 /// Time by phase; empty when phases were not summed.
 std::string phase_report(const EngineStats& stats, const Look& look);
 
+/// Time by layer and phase, in milliseconds a step; empty when phases were not summed.
+std::string layer_phase_report(const EngineStats& stats, const Look& look);
+
 }  // namespace switchyard::cli

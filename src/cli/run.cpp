@@ -27,8 +27,6 @@
 namespace switchyard::cli {
 namespace {
 
-constexpr int64_t kTraceEvents = 1'000'000;  // about a minute of a small model
-
 class Run final : public Command {
  public:
   Run(CLI::App& parent, CLI::App*& app);
@@ -50,6 +48,7 @@ class Run final : public Command {
   SamplingOptions sampling_;
   std::vector<std::string> prompts_;
   bool chat_ = false, json_ = false, moe_report_ = false, profile_ = false;
+  bool phases_by_layer_ = false;
   std::string trace_file_;
 
   std::unique_ptr<Engine> engine_;
@@ -70,12 +69,14 @@ Run::Run(CLI::App& parent, CLI::App*& app) {
   app->add_flag("--moe-report,!--no-moe-report", moe_report_,
                 "Which experts worked and where the time went, after the run");
   app->add_flag("--profile", profile_, "Where the time went, after the run");
-  app->add_option("--trace", trace_file_, "Write a Chrome trace of the steps to this file");
+  app->add_flag("--phases-by-layer", phases_by_layer_, "The same for each layer");
+  app->add_option("--trace", trace_file_,
+                  "Write a Chrome trace of the steps to this file, for ui.perfetto.dev");
 }
 
 ExitCode Run::run() {
-  model_.engine.profile = profile_ || moe_report_;
-  if (!trace_file_.empty()) model_.engine.trace_events = kTraceEvents;
+  model_.engine.profile = profile_ || moe_report_ || phases_by_layer_;
+  if (!trace_file_.empty()) model_.engine.trace_events = kChromeTraceEvents;
   // A wrong value must not wait for the load: every engine would refuse it.
   if (const Status status = sampling_.apply({}).check(); !status.ok())
     return report(status.error());
@@ -237,6 +238,7 @@ ExitCode Run::finish(ExitCode code) {
   const EngineStats stats = engine_->stats();
   if (moe_report_) std::fputs(('\n' + expert_report(stats, err_look_)).c_str(), stderr);
   if (model_.engine.profile) std::fputs(('\n' + phase_report(stats, err_look_)).c_str(), stderr);
+  if (phases_by_layer_) std::fputs(('\n' + layer_phase_report(stats, err_look_)).c_str(), stderr);
   if (!trace_file_.empty()) {
     const Status written = write_file_atomic(trace_file_, engine_->chrome_trace());
     if (!written.ok()) return report(written.error());

@@ -16,6 +16,7 @@
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
 #include "engine/number_tokenizer.h"
+#include "model/capacity_limit.h"
 #include "model/devices.h"
 #include "model/geometries.h"
 #include "model/model.h"
@@ -121,7 +122,10 @@ engine::LoopOptions loop_options(const EngineOptions& options, const engine::Mem
   loop.max_model_len = plan.max_model_len;
   loop.vocab = folder.config.vocab;
   loop.experts = experts_of(folder.config);
+  loop.capacity_factor = options.capacity_factor;
   loop.eos_ids = folder.defaults.eos_ids;
+  loop.routing_sink = options.on_routed_step;
+  if (options.routed_picks) loop.routing_detail = engine::RoutingDetail::picks;
   return loop;
 }
 
@@ -130,6 +134,7 @@ class OpenedEngine final : public Engine {
   /// The pool and tracer must exist before the model that uses them.
   OpenedEngine(const EngineOptions& options, Folder folder)
       : options_(options), folder_(std::move(folder)), pool_(PoolOptions{options.threads}) {
+    tracer_.set_layers(static_cast<int>(folder_.config.blocks.size()));
     tracer_.enable_sums(options.profile);
     if (options.trace_events > 0) tracer_.enable_events(static_cast<size_t>(options.trace_events));
   }
@@ -144,7 +149,8 @@ class OpenedEngine final : public Engine {
 
   Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) override {
     SWITCHYARD_ASSIGN(std::vector<int32_t> prompt, tokenize(request));
-    return loop_->submit(std::move(prompt), std::move(request.sampling), std::move(sink));
+    return loop_->submit(std::move(prompt), std::move(request.sampling), std::move(sink),
+                         std::move(request.topic));
   }
   void cancel(RequestId id) override { loop_->cancel(id); }
   void wait_idle() override { loop_->wait_idle(); }
@@ -152,6 +158,7 @@ class OpenedEngine final : public Engine {
   SamplingParams default_sampling() const override { return folder_.defaults.sampling; }
   EngineStats stats() const override;
   void reset_stats() override;
+  void set_profile(bool on) override { tracer_.enable_sums(on); }
   std::string chrome_trace() const override { return tracer_.chrome_trace(); }
   std::string metrics_text() const override { return metrics_.prometheus_text(); }
 
@@ -168,10 +175,14 @@ class OpenedEngine final : public Engine {
   std::thread thread_;
   ModelSummary summary_;
   mutable std::mutex phases_mutex_;
-  ZoneTimes phases_base_;  // at the last reset
+  // At the last reset.
+  ZoneTimes phases_base_;
+  std::vector<ZoneTimes> layer_phases_base_;  // [layers]
 };
 
 Status OpenedEngine::load(int64_t start_ns) {
+  SWITCHYARD_TRY(model::limit_capacity(
+      folder_.config, {options_.capacity_factor, options_.overflow, options_.capacity_rounding}));
   SWITCHYARD_ASSIGN(const DeviceId device, model::parse_device(options_.device));
   SWITCHYARD_ASSIGN(const int64_t available, model::find_device(device)->available_bytes(
                                                  device.index, engine::host_memory().available));
@@ -191,6 +202,7 @@ Status OpenedEngine::load(int64_t start_ns) {
   summary_.load_s = static_cast<double>(now_ns() - start_ns) * 1e-9;
   engine::register_facts(metrics_, summary_, folder_.config, model_->model().memory(), options_);
   tracer_.reset();  // zones of the load are no part of a step
+  layer_phases_base_ = tracer_.layer_times();
   thread_ = std::thread([this] {
     ::pthread_setname_np(::pthread_self(), "switchyard-loop");
     loop_->run();
@@ -218,6 +230,12 @@ EngineStats OpenedEngine::stats() const {
     const auto zone = static_cast<Zone>(i);
     stats.phase_s.emplace_back(zone_name(zone), times[zone] - phases_base_[zone]);
   }
+  const std::vector<ZoneTimes> layers = tracer_.layer_times();
+  for (size_t l = 0; l < layers.size(); ++l) {
+    std::vector<double>& seconds = stats.layer_phase_s.emplace_back();
+    for (size_t i = 0; i < kNumZones; ++i)
+      seconds.push_back(layers[l].seconds[i] - layer_phases_base_[l].seconds[i]);
+  }
   return stats;
 }
 
@@ -225,6 +243,7 @@ void OpenedEngine::reset_stats() {
   loop_->statistics().reset();
   const std::lock_guard lock(phases_mutex_);
   phases_base_ = tracer_.times();
+  layer_phases_base_ = tracer_.layer_times();
 }
 
 }  // namespace

@@ -47,18 +47,24 @@ Instruments::LayerSeries Instruments::layer_series(MetricRegistry& registry, int
   LayerSeries series;
   const std::string name = std::to_string(layer);
   for (size_t stage = 0; stage < kNumStages; ++stage) {
-    series.routed[stage] =
-        &registry.counter("switchyard_routed_assignments_total",
-                          "Token to expert assignments, by MoE layer and kind of step",
-                          {{"layer", name}, {"stage", kStageNames[stage]}});
+    series.routed[stage] = &registry.counter(
+        "switchyard_routed_assignments_total",
+        "Token to expert assignments before any drop, by MoE layer and kind of step",
+        {{"layer", name}, {"stage", kStageNames[stage]}});
     series.dropped[stage] =
         &registry.counter("switchyard_dropped_assignments_total",
                           "Assignments without an expert, by MoE layer, kind of step and reason",
                           {{"layer", name}, {"stage", kStageNames[stage]}, {"reason", "capacity"}});
   }
+  series.unrouted =
+      &registry.counter("switchyard_unrouted_tokens_total",
+                        "Tokens that a MoE layer's experts all turned away, by layer: they passed "
+                        "by on the residual stream",
+                        {{"layer", name}});
   series.imbalance =
       &registry.gauge("switchyard_layer_load_imbalance_ratio",
-                      "Hottest expert over the mean, by MoE layer, over about 32 steps; 1 is even",
+                      "Hottest expert over the mean before any drop, by MoE layer, over about 32 "
+                      "steps; 1 is even",
                       {{"layer", name}});
   return series;
 }
@@ -112,7 +118,9 @@ Instruments::Instruments(MetricRegistry& r, int num_moe_layers)
                              "Experts with work in a step, mean over its MoE layers",
                              powers_of_two(11))),
       non_finite_(r.counter("switchyard_nonfinite_events_total",
-                            "Rows with NaN or infinity, by place", {{"where", "logits"}})) {
+                            "Rows with NaN or infinity, by place", {{"where", "logits"}})),
+      non_finite_router_(r.counter("switchyard_nonfinite_events_total",
+                                   "Rows with NaN or infinity, by place", {{"where", "router"}})) {
   constexpr FinishReason kReasons[] = {FinishReason::stop, FinishReason::length,
                                        FinishReason::cancelled, FinishReason::error};
   for (size_t i = 0; i < finished_.size(); ++i)
@@ -156,11 +164,13 @@ void Instruments::on_step(const schedule::Decision& decision, double step_s,
     step_imbalance_[stage]->observe(routing.worst_imbalance);
     step_experts_[stage]->observe(routing.mean_experts);
   }
+  catch_up(non_finite_router_, statistics.unusable_rows(), seen_unusable_);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const int layer = static_cast<int>(i);
     LayerSeries& series = layers_[i];
     catch_up(*series.routed[stage], statistics.layer_picks(layer), series.seen_routed);
     catch_up(*series.dropped[stage], statistics.layer_dropped(layer), series.seen_dropped);
+    catch_up(*series.unrouted, statistics.layer_unrouted(layer), series.seen_unrouted);
     series.imbalance->set(statistics.recent_imbalance(layer));
   }
 }

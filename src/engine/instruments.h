@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "switchyard/routing.h"
+
 #include "base/metrics.h"
 #include "engine/live.h"
 #include "engine/statistics.h"
@@ -15,7 +17,7 @@
 namespace switchyard::engine {
 
 /// What a step is made of; a label of many series.
-enum class Stage : uint8_t { prefill, decode, mixed };
+using Stage = StepStage;
 inline constexpr int kNumStages = 3;
 Stage stage_of(const schedule::Decision& decision);
 
@@ -37,8 +39,9 @@ class Instruments {
   using ByStage = std::array<Histogram*, kNumStages>;
   struct LayerSeries {
     std::array<Counter*, kNumStages> routed{}, dropped{};
+    Counter* unrouted = nullptr;
     Gauge* imbalance = nullptr;
-    uint64_t seen_routed = 0, seen_dropped = 0;  // of Statistics, when last asked
+    uint64_t seen_routed = 0, seen_dropped = 0, seen_unrouted = 0;  // when last asked
   };
   static ByStage by_stage(MetricRegistry& registry, const char* name, const char* help,
                           const std::vector<double>& bounds);
@@ -53,9 +56,9 @@ class Instruments {
   ByStage step_duration_, step_tokens_, step_sequences_;
   Gauge &kv_usage_, &kv_free_, &kv_used_;
   ByStage step_imbalance_, step_experts_;
-  Counter& non_finite_;
+  Counter &non_finite_, &non_finite_router_;
   std::vector<LayerSeries> layers_;  // [MoE layers]
-  uint64_t seen_preemptions_ = 0, seen_recomputed_ = 0;
+  uint64_t seen_preemptions_ = 0, seen_recomputed_ = 0, seen_unusable_ = 0;
 };
 
 }  // namespace switchyard::engine

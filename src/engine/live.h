@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Live {
       : text(std::move(text_stream)), sink(std::move(event_sink)) {}
 
   RequestId id = 0;
+  std::string topic;
   SamplingParams params;
   uint64_t seed = 0;
   std::vector<int32_t> tokens;  ///< prompt, then output; room for max_tokens is reserved

@@ -57,7 +57,7 @@ EngineLoop::EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer,
       batch_(options.limits,
              schedule::blocks_for(options.max_model_len, options.limits.block_tokens)),
       sampler_(options.vocab, options.limits.max_sequences, pool),
-      statistics_(options.experts),
+      statistics_(options.experts, options.capacity_factor),
       instruments_(metrics, static_cast<int>(options.experts.size())) {
   const auto most = static_cast<size_t>(options.limits.max_sequences);
   runs_.reserve(most);
@@ -65,10 +65,13 @@ EngineLoop::EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer,
   rows_.reserve(most);
   finish_.reserve(most);
   outcomes_.reserve(most);
+  if (options_.routing_sink)
+    recorder_.emplace(options_.routing_sink, options_.routing_detail, statistics_.num_layers(),
+                      statistics_);
 }
 
 Result<RequestId> EngineLoop::submit(std::vector<int32_t> prompt, SamplingParams params,
-                                     EventSink sink) {
+                                     EventSink sink, std::string topic) {
   SWITCHYARD_TRY(params.check());
   if (prompt.empty())
     return fail(Code::bad_request, "the prompt is empty: expected at least one token");
@@ -79,6 +82,7 @@ Result<RequestId> EngineLoop::submit(std::vector<int32_t> prompt, SamplingParams
                 "the prompt has {} tokens, but prompt and output together may have {}: shorten it",
                 prompt.size(), options_.max_model_len);
   auto live = std::make_unique<Live>(TextStream(tokenizer_, params.stop), std::move(sink));
+  live->topic = std::move(topic);
   live->prompt_tokens = static_cast<int>(prompt.size());
   const int room = options_.max_model_len - live->prompt_tokens;
   live->max_tokens = live->prompt_tokens + std::min(params.max_tokens, room);
@@ -106,22 +110,31 @@ bool EngineLoop::turn() {
   const schedule::Decision& decision = scheduler_.decide(seconds(start_ns));
   gather(decision, start_ns);
   if (!decision.idle()) {
-    const model::StepInput input = batch_.build(decision, scheduler_, runs_);
-    statistics_.begin_step(batch_.seq_offset(), picks_);
-    const Result<model::StepOutput> output = model_.forward(input, &statistics_);
+    const Result<model::StepOutput> output = forward(decision);
     if (output.ok()) {
       advance(decision, pick(decision, *output));
     } else {
       fail_runs(output.error());
     }
     scheduler_.commit(decision, outcomes_);
-    const double step_s = seconds(now_ns() - start_ns);
+    const int64_t end_ns = now_ns();
+    const double step_s = seconds(end_ns - start_ns);
+    tracer_.add_step(decision.num_tokens, std::ssize(decision.runs), start_ns, end_ns);
     instruments_.on_step(decision, step_s, statistics_.end_step(step_s), statistics_);
+    if (recorder_) recorder_->end_step();
     emit(decision);
     model_.between_steps();
   }
   instruments_.on_counts(scheduler_.counts(), scheduler_.limits());
   return !decision.idle();
+}
+
+Result<model::StepOutput> EngineLoop::forward(const schedule::Decision& decision) {
+  const model::StepInput input = batch_.build(decision, scheduler_, runs_);
+  statistics_.begin_step(batch_.seq_offset(), picks_);
+  if (!recorder_) return model_.forward(input, &statistics_);
+  recorder_->begin_step(decision, runs_, stage_of(decision));
+  return model_.forward(input, &*recorder_);
 }
 
 void EngineLoop::take_in_news() {

@@ -8,7 +8,9 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "engine/intake.h"
 #include "engine/live.h"
 #include "engine/model_port.h"
+#include "engine/recorder.h"
 #include "engine/sampler.h"
 #include "engine/statistics.h"
 #include "schedule/scheduler.h"
@@ -29,10 +32,13 @@ namespace switchyard::engine {
 
 struct LoopOptions {
   schedule::Limits limits;
-  int max_model_len = 0;     ///< of prompt and output together; the cache holds one such sequence
-  int vocab = 0;             ///< V
-  std::vector<int> experts;  ///< [MoE layers] E
+  int max_model_len = 0;      ///< of prompt and output together; the cache holds one such sequence
+  int vocab = 0;              ///< V
+  std::vector<int> experts;   ///< [MoE layers] E
+  float capacity_factor = 0;  ///< of the model's routers; 0: dropless
   std::vector<int32_t> eos_ids;  ///< end of sequence
+  RoutingSink routing_sink;      ///< gets every step's routing; empty: nobody does
+  RoutingDetail routing_detail = RoutingDetail::counts;
 };
 
 class EngineLoop {
@@ -42,7 +48,9 @@ class EngineLoop {
              Pool& pool, Tracer& tracer, MetricRegistry& metrics);
 
   /// Checks and queues. Errors: Code::bad_request, Code::unavailable.
-  Result<RequestId> submit(std::vector<int32_t> prompt, SamplingParams params, EventSink sink);
+  /// The topic is for recorded routings.
+  Result<RequestId> submit(std::vector<int32_t> prompt, SamplingParams params, EventSink sink,
+                           std::string topic = {});
   void cancel(RequestId id) { intake_.cancel(id); }
   void wait_idle() { intake_.wait_idle(); }
   /// Ends every request as cancelled and makes run() return.
@@ -60,6 +68,7 @@ class EngineLoop {
   schedule::Counts counts() const noexcept { return scheduler_.counts(); }
 
  private:
+  Result<model::StepOutput> forward(const schedule::Decision& decision);
   void take_in_news();
   void take_in(std::unique_ptr<Live> live);
   void gather(const schedule::Decision& decision, int64_t now_ns);
@@ -82,6 +91,7 @@ class EngineLoop {
   Batch batch_;
   Sampler sampler_;
   Statistics statistics_;
+  std::optional<Recorder> recorder_;  // when there is a sink
   Instruments instruments_;
   std::unordered_map<RequestId, std::unique_ptr<Live>> live_;
   bool stopping_ = false;

@@ -23,10 +23,11 @@ std::vector<size_t> first_slots(const std::vector<int>& experts) {
 
 }  // namespace
 
-Statistics::Statistics(std::vector<int> experts)
+Statistics::Statistics(std::vector<int> experts, float capacity_factor)
     : experts_(std::move(experts)),
       first_slot_(first_slots(experts_)),
       layers_(experts_.size()),
+      drops_(capacity_factor),
       load_(first_slot_.back()),
       base_(sums()) {}
 
@@ -47,33 +48,34 @@ void Statistics::on_routing(int moe_layer, const Routing& routing) {
   SWITCHYARD_CHECK(seq_offset_.back() == tokens, "routing of {} tokens in a step of {}", tokens,
                    seq_offset_.back());
   const int32_t* expert = routing.expert.as<int32_t>();
-  Layer& layer = layers_[static_cast<size_t>(moe_layer)];
-  uint64_t dropped = 0;
   for (size_t b = 0; b < picks_.size(); ++b) {
     uint32_t* count = picks_[b]->data() + slot(moe_layer, 0);
     const int32_t* const end = expert + seq_offset_[b + 1] * top_k;
     for (const int32_t* at = expert + seq_offset_[b] * top_k; at < end; ++at) {
-      if (*at >= 0) {
-        ++count[*at];
-      } else {
-        ++dropped;
-      }
+      if (*at >= 0) ++count[*at];
     }
   }
-  bump(layer.dropped, dropped);
-  add_load(moe_layer, routing.load.as<int32_t>());
+  Layer& layer = layers_[static_cast<size_t>(moe_layer)];
+  bump(layer.dropped, static_cast<uint64_t>(routing.counts.dropped));
+  bump(layer.unrouted, static_cast<uint64_t>(routing.counts.unrouted_tokens));
+  bump(unusable_, static_cast<uint64_t>(routing.counts.unusable_rows));
+  const std::span<const int32_t> demand(routing.demand.as<int32_t>(),
+                                        static_cast<size_t>(experts(moe_layer)));
+  add_demand(moe_layer, demand);
+  drops_.add(demand, routing.counts.dropped);
 }
 
-void Statistics::add_load(int moe_layer, const int32_t* load) {
+void Statistics::add_demand(int moe_layer, std::span<const int32_t> demand) {
   Layer& layer = layers_[static_cast<size_t>(moe_layer)];
   const int num_experts = experts(moe_layer);
   int64_t total = 0;
   int hottest = 0, touched = 0;
   for (int e = 0; e < num_experts; ++e) {
-    total += load[e];
-    hottest = std::max(hottest, load[e]);
-    touched += load[e] > 0 ? 1 : 0;
-    bump(load_[slot(moe_layer, e)], static_cast<uint64_t>(load[e]));
+    const int32_t picks = demand[static_cast<size_t>(e)];
+    total += picks;
+    hottest = std::max(hottest, picks);
+    touched += picks > 0 ? 1 : 0;
+    bump(load_[slot(moe_layer, e)], static_cast<uint64_t>(picks));
   }
   if (total == 0) return;
   const double imbalance = static_cast<double>(hottest) * num_experts / static_cast<double>(total);
@@ -93,6 +95,7 @@ void Statistics::add_load(int moe_layer, const int32_t* load) {
 StepRouting Statistics::end_step(double seconds) {
   bump(steps_, uint64_t{1});
   bump(step_s_, seconds);
+  drops_.end_step();
   if (step_layers_ > 0) step_.mean_experts /= step_layers_;
   return step_;
 }
@@ -118,6 +121,12 @@ uint64_t Statistics::layer_dropped(int moe_layer) const {
   return relaxed(layers_[static_cast<size_t>(moe_layer)].dropped);
 }
 
+uint64_t Statistics::layer_unrouted(int moe_layer) const {
+  return relaxed(layers_[static_cast<size_t>(moe_layer)].unrouted);
+}
+
+uint64_t Statistics::unusable_rows() const { return relaxed(unusable_); }
+
 Statistics::Sums Statistics::sums() const {
   Sums sums;
   sums.steps = relaxed(steps_);
@@ -125,8 +134,11 @@ Statistics::Sums Statistics::sums() const {
   sums.output_tokens = relaxed(output_tokens_);
   sums.preemptions = relaxed(preemptions_);
   sums.step_s = relaxed(step_s_);
+  sums.unusable = relaxed(unusable_);
   for (const auto& count : load_) sums.load.push_back(relaxed(count));
   for (const Layer& layer : layers_) {
+    sums.dropped.push_back(relaxed(layer.dropped));
+    sums.unrouted += relaxed(layer.unrouted);
     sums.imbalance.push_back(relaxed(layer.imbalance_sum));
     sums.touched.push_back(relaxed(layer.touched_sum));
     sums.num_steps.push_back(static_cast<double>(relaxed(layer.steps)));
@@ -143,11 +155,14 @@ EngineStats Statistics::read() const {
   stats.output_tokens = now.output_tokens - base_.output_tokens;
   stats.preemptions = now.preemptions - base_.preemptions;
   stats.step_s = now.step_s - base_.step_s;
+  stats.unrouted_tokens = now.unrouted - base_.unrouted;
+  stats.unusable_rows = now.unusable - base_.unusable;
   for (int layer = 0; layer < num_layers(); ++layer) {
     const auto l = static_cast<size_t>(layer);
     const double steps = std::max(now.num_steps[l] - base_.num_steps[l], 1.0);
     stats.imbalance.push_back((now.imbalance[l] - base_.imbalance[l]) / steps);
     stats.experts_touched.push_back((now.touched[l] - base_.touched[l]) / steps);
+    if (drops_.can_drop()) stats.dropped.push_back(now.dropped[l] - base_.dropped[l]);
     auto& load = stats.load.emplace_back();
     for (int e = 0; e < experts(layer); ++e)
       load.push_back(now.load[slot(layer, e)] - base_.load[slot(layer, e)]);

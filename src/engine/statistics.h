@@ -3,7 +3,8 @@
 //
 // The loop thread alone writes, into atomics, so that any thread may read while a step runs and a
 // warm step takes no lock. Imbalance is taken per layer and step (hottest / mean picks over the
-// layer's experts), then averaged over steps; picks are never summed over layers first.
+// layer's experts), then averaged over steps; picks are never summed over layers first. Picks are
+// what tokens asked for; what a capacity drops of them is counted apart.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "switchyard/engine.h"
 
+#include "engine/drop_watch.h"
 #include "model/step.h"
 
 namespace switchyard::engine {
@@ -28,8 +30,8 @@ struct StepRouting {
 
 class Statistics final : public model::RoutingObserver {
  public:
-  /// experts[i]: E of MoE layer i.
-  explicit Statistics(std::vector<int> experts);
+  /// experts[i]: E of MoE layer i. capacity_factor of their routers; 0: dropless.
+  explicit Statistics(std::vector<int> experts, float capacity_factor = 0);
 
   /// Step: who owns which tokens. seq_offset [B + 1], picks [B]: where to count each sequence's
   /// picks.
@@ -54,6 +56,8 @@ class Statistics final : public model::RoutingObserver {
   double recent_imbalance(int moe_layer) const;
   uint64_t layer_picks(int moe_layer) const;
   uint64_t layer_dropped(int moe_layer) const;
+  uint64_t layer_unrouted(int moe_layer) const;
+  uint64_t unusable_rows() const;
 
   /// Sums since the last reset; phase_s stays empty. Any thread.
   EngineStats read() const;
@@ -62,13 +66,15 @@ class Statistics final : public model::RoutingObserver {
  private:
   struct Layer {
     std::atomic<double> imbalance_sum{0}, touched_sum{0}, recent_imbalance{0};
-    std::atomic<uint64_t> steps{0}, picks{0}, dropped{0};
+    std::atomic<uint64_t> steps{0}, picks{0}, dropped{0}, unrouted{0};
   };
   /// A copy of all sums at one moment.
   struct Sums {
     uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0, preemptions = 0;
+    uint64_t unrouted = 0, unusable = 0;
     double step_s = 0;
     std::vector<uint64_t> load;                         // [slots]
+    std::vector<uint64_t> dropped;                      // [MoE layers]
     std::vector<double> imbalance, touched, num_steps;  // [MoE layers]
   };
 
@@ -77,14 +83,16 @@ class Statistics final : public model::RoutingObserver {
   static void bump(std::atomic<T>& sum, T amount) noexcept {
     sum.store(sum.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
-  void add_load(int moe_layer, const int32_t* load);
+  void add_demand(int moe_layer, std::span<const int32_t> demand);
   Sums sums() const;
 
   std::vector<int> experts_;        // [MoE layers]
   std::vector<size_t> first_slot_;  // [MoE layers + 1]
   std::vector<Layer> layers_;
+  DropWatch drops_;
   std::vector<std::atomic<uint64_t>> load_;  // [slots]
   std::atomic<uint64_t> steps_{0}, prompt_tokens_{0}, output_tokens_{0}, preemptions_{0};
+  std::atomic<uint64_t> unusable_{0};
   std::atomic<double> step_s_{0};
 
   // Of the step that runs.

@@ -136,6 +136,7 @@ Result<std::vector<Candidate>> explain_attention(std::string_view text) {
   fields.number("block_tokens", p.block_tokens).number("window", p.window).number("scale", p.scale);
   fields.number("max_tokens", p.max_tokens);
   fields.choice("cache", p.cache, {{"f32", DType::f32}, {"bf16", DType::bf16}});
+  fields.flag("deterministic", p.deterministic);
   SWITCHYARD_TRY(fields.read(text));
   return explain<Attention>(p);
 }
@@ -180,6 +181,27 @@ Result<std::vector<Candidate>> explain_combine(std::string_view text) {
   return explain<Combine>(p);
 }
 
+Result<std::vector<Candidate>> explain_route(std::string_view text) {
+  Route::Problem p;
+  Fields fields("route");
+  RouterSpec& spec = p.spec;
+  fields.number("experts", spec.num_experts).number("top_k", spec.top_k);
+  fields.number("groups", spec.num_groups).number("top_groups", spec.top_groups);
+  fields.number("devices", spec.num_devices).number("max_devices", spec.max_devices);
+  fields.flag("bias", spec.selection_bias);
+  fields.choice("score", spec.score,
+                {{"softmax", Score::softmax},
+                 {"sigmoid", Score::sigmoid},
+                 {"sqrt_softplus", Score::sqrt_softplus}});
+  fields.choice("weigh", spec.weigh,
+                {{"raw", Weigh::raw},
+                 {"renormalize", Weigh::renormalize},
+                 {"softmax_after_top_k", Weigh::softmax_after_top_k}});
+  SWITCHYARD_TRY(fields.read(text));
+  SWITCHYARD_TRY(spec.check());
+  return explain<Route>(p);
+}
+
 struct NamedOp {
   std::string_view name;
   Result<std::vector<Candidate>> (*explain)(std::string_view problem);
@@ -191,6 +213,7 @@ constexpr NamedOp kOps[] = {
     {"prepare_qkv", explain_prepare_qkv},
     {"gather", explain_gather},
     {"combine", explain_combine},
+    {"route", explain_route},
 };
 
 }  // namespace

@@ -30,10 +30,12 @@ template <>
 constexpr std::string_view kOpName<Gather> = "gather";
 template <>
 constexpr std::string_view kOpName<Combine> = "combine";
+template <>
+constexpr std::string_view kOpName<Route> = "route";
 
-constexpr std::string_view kOpNames[] = {kOpName<GroupedGemm>, kOpName<Attention>,
-                                         kOpName<RmsNorm>,     kOpName<PrepareQkv>,
-                                         kOpName<Gather>,      kOpName<Combine>};
+constexpr std::string_view kOpNames[] = {kOpName<GroupedGemm>, kOpName<Attention>, kOpName<RmsNorm>,
+                                         kOpName<PrepareQkv>,  kOpName<Gather>,    kOpName<Combine>,
+                                         kOpName<Route>};
 
 // The variant that SWITCHYARD_KERNEL pins for an op, or nothing. Checks the whole variable, so that
 // a misspelt op is told at once.
@@ -162,6 +164,7 @@ SWITCHYARD_INSTANTIATE(RmsNorm)
 SWITCHYARD_INSTANTIATE(PrepareQkv)
 SWITCHYARD_INSTANTIATE(Gather)
 SWITCHYARD_INSTANTIATE(Combine)
+SWITCHYARD_INSTANTIATE(Route)
 #undef SWITCHYARD_INSTANTIATE
 
 }  // namespace switchyard::kernels

@@ -15,6 +15,7 @@
 #include "kernels/ops/grouped_gemm.h"
 #include "kernels/ops/norm_rope_act.h"
 #include "kernels/ops/permute.h"
+#include "kernels/ops/route.h"
 
 namespace switchyard::kernels {
 

@@ -244,6 +244,7 @@ Result<StepOutput> HostModel::forward(const StepInput& input, RoutingObserver* o
   const attention::StepView view = m.prepare(input);
   int moe_layer = 0;
   for (int l = 0; l < std::ssize(m.blocks); ++l) {
+    const LayerScope in_trace(m.stream.tracer(), l);
     const int64_t mark = m.arena.mark();
     const moe::Step step{m.stream, m.arena, l};
     const auto routing = m.blocks[l].forward(x.data(), view, m.cache.k(l), m.cache.v(l), step);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The MoE layer: route, plan, dispatch, experts, combine.
+// The MoE layer: route, limit the load, plan, dispatch, experts, combine.
 #pragma once
 #include <memory>
 #include <optional>

@@ -27,14 +27,29 @@ DispatchPlan plan_local(const Routing& routing, const Step& step) {
   }
   step.arena.rewind(mark);
   const int64_t rows = offset[slots];
-  return {rows, TensorView::of(row_token.data(), {rows}),
+  return {rows,
+          TensorView::of(row_token.data(), {rows}),
           TensorView::of(pick_row.data(), {tokens, top_k}),
-          TensorView::of(offset.data(), {slots + 1})};
+          TensorView::of(offset.data(), {slots + 1}),
+          {}};
+}
+
+void weigh_input(Routing& routing, DispatchPlan& plan, const Step& step) {
+  const int64_t picks = routing.weight.shape[0] * routing.weight.shape[1];
+  const auto row_weight = step.arena.take<float>(plan.rows), ones = step.arena.take<float>(picks);
+  const int32_t* pick_row = plan.pick_row.as<int32_t>();
+  const float* weight = routing.weight.as<float>();
+  for (int64_t pick = 0; pick < picks; ++pick) {
+    ones[pick] = 1;
+    if (pick_row[pick] >= 0) row_weight[pick_row[pick]] = weight[pick];
+  }
+  plan.row_weight = TensorView::of(row_weight.data(), {plan.rows});
+  routing.weight = TensorView::of(ones.data(), routing.weight.shape);
 }
 
 int64_t plan_room(int64_t max_tokens, int top_k, int num_slots) noexcept {
-  return 2 * Arena::room<int32_t>(max_tokens * top_k) + Arena::room<int32_t>(num_slots + 1) +
-         Arena::room<int32_t>(num_slots);
+  return 2 * Arena::room<float>(max_tokens * top_k) + 2 * Arena::room<int32_t>(max_tokens * top_k) +
+         Arena::room<int32_t>(num_slots + 1) + Arena::room<int32_t>(num_slots);
 }
 
 }  // namespace switchyard::moe

@@ -19,7 +19,8 @@ struct Limits {
 struct Step {
   const Stream& stream;
   Arena& arena;
-  int layer = -1;  ///< for traces
+  int layer = -1;            ///< for traces, and for routers that draw
+  uint64_t first_token = 0;  ///< number of x's first token, for routers that draw
 };
 
 }  // namespace switchyard::moe

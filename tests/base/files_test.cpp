@@ -2,10 +2,12 @@
 // Maps, limited reads and writes that appear at once.
 #include "base/files.h"
 
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/temp_folder.h"
@@ -81,6 +83,61 @@ TEST(ReadTextFile, ReadsFilesThatDoNotTellTheirSize) {
   ASSERT_TRUE(status.ok());
   EXPECT_TRUE(has(*status, "Name:"));
   EXPECT_TRUE(has(read_text_file("/proc/self/status", 10).error().message, "grew over"));
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+TEST(FileWriter, GivesTheNameWhenItIsCommitted) {
+  const TempFolder folder;
+  const std::string path = folder.write("a", "old"), piece(700'000, 'x');
+  auto writer = FileWriter::create(path);
+  ASSERT_TRUE(writer.ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(writer->append(bytes_of(piece)).ok());
+  FileWriter moved = *std::move(writer);
+  EXPECT_EQ(*read_text_file(path, 100), "old");
+  ASSERT_TRUE(moved.append(bytes_of("end")).ok());
+  ASSERT_TRUE(moved.commit().ok());
+  EXPECT_EQ(*read_text_file(path, 1 << 24), piece + piece + piece + "end");
+  EXPECT_EQ(list_directory(folder.path())->size(), 1u);
+  EXPECT_FALSE(moved.append(bytes_of("more")).ok()) << "it is closed";
+}
+
+TEST(FileWriter, LeavesNothingWithoutACommit) {
+  const TempFolder folder;
+  const std::string path = folder.write("a", "old");
+  {
+    auto writer = FileWriter::create(path);
+    ASSERT_TRUE(writer.ok());
+    ASSERT_TRUE(writer->append(bytes_of("new")).ok());
+    auto other = FileWriter::create(path);
+    ASSERT_TRUE(other.ok());
+    *other = *std::move(writer);  // the other's file goes, too
+  }
+  EXPECT_EQ(*read_text_file(path, 100), "old");
+  EXPECT_EQ(list_directory(folder.path())->size(), 1u);
+}
+
+TEST(FileWriter, TellsAboutAFullDisk) {
+  if (!file_exists("/proc/self/status")) GTEST_SKIP();
+  const TempFolder folder;
+  EXPECT_EQ(FileWriter::create(folder.path("no/a")).error().code, Code::bad_request);
+  // A limit on the size of files is met like a full disk.
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const struct rlimit small { 4096, before.rlim_max };
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  auto writer = FileWriter::create(folder.path("a"));
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer->append(bytes_of(std::string(10'000, 'x'))).ok()) << "buffered";
+  const Status committed = writer->commit();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  ASSERT_FALSE(committed.ok());
+  EXPECT_EQ(committed.error().code, Code::out_of_memory);
+  EXPECT_FALSE(file_exists(folder.path("a")));
 }
 
 TEST(WriteFileAtomic, ReplacesAndLeavesNothingBeside) {

@@ -49,6 +49,8 @@ inline std::vector<AttentionCase> attention_cases() {
       {"blocks of 8", 4, 2, 32, 8, {{61, 1}, {0, 45}, {17, 9}}},
       {"blocks of 24", 4, 2, 32, 24, {{61, 1}, {0, 45}, {90, 9}}},
       {"blocks of 256", 4, 2, 48, 256, {{300, 1}, {250, 12}}},
+      {"many rows across a span", 4, 2, 64, 16, {{500, 40}, {0, 100}}},
+      {"many rows of three heads in a window", 6, 2, 96, 32, {{0, 130}, {70, 61}}, 50},
       {"window of one", 2, 1, 16, 16, {{0, 20}, {77, 1}}, 1},
       {"window of a prime", 2, 2, 32, 8, {{0, 90}, {100, 1}, {5, 3}}, 23},
       {"window of a run", 3, 1, 64, 16, {{0, 150}, {400, 1}}, 64},

@@ -12,6 +12,8 @@ struct GatherCase {
   int64_t width, tokens;
   std::vector<int> rows;  ///< of each slot
   bool by_token = true;   ///< rows name their token; else row r is token r
+  bool weighed = false;   ///< rows are multiplied on their way
+  int empty_every = 0;    ///< every n-th row has no token; 0: none
 };
 
 inline std::vector<GatherCase> gather_cases() {
@@ -27,7 +29,11 @@ inline std::vector<GatherCase> gather_cases() {
       {"rows in order", 48, 70, {70}, false},
       {"256 slots", 40, 11, std::vector<int>(256, 1)},
       {"first and last slot empty", 24, 6, {0, 5, 0}},
+      {"rows without a token", 33, 9, {31, 0, 32, 33}, true, false, 3},
+      {"no row has a token", 64, 2, {3, 5}, true, false, 1},
       {"rows over several threads", 1024, 50, {3, 77, 0, 40}},
+      {"weighed", 101, 40, {1, 0, 63, 0, 0, 65}, true, true},
+      {"weighed, below a register", 5, 4, {2, 0, 3}, true, true},
   };
 }
 

@@ -147,6 +147,9 @@ TEST(BenchLatency, MarkdownAndJson) {
   for (const Json& row : json.as_array()) {
     EXPECT_EQ(row.find("tokens_per_s")->as_array().size(), 2u);
     EXPECT_GT(row.find("mean_tokens_per_s")->as_double(), 0);
+    // Of two runs the median is the mean.
+    EXPECT_NEAR(row.find("median_tokens_per_s")->as_double(),
+                row.find("mean_tokens_per_s")->as_double(), 1e-3);
   }
   arguments = base;
   arguments.emplace_back("jsonl");

@@ -125,6 +125,19 @@ TEST(MoeReport, ExpertsByLayer) {
   EXPECT_NE(expert_report(stats(), kTerminal).find("\u2588"), std::string::npos);
 }
 
+TEST(MoeReport, ShowsDropsWhereSomethingCanDrop) {
+  EngineStats limited = stats();
+  EXPECT_EQ(expert_report(limited, kPlain).find("dropped"), std::string::npos);
+  limited.dropped = {6, 0};
+  limited.unrouted_tokens = 3;
+  limited.unusable_rows = 2;
+  const std::string text = expert_report(limited, kPlain);
+  EXPECT_NE(text.find("2.50    15.0%  1 75%"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.0%"), std::string::npos) << text;
+  EXPECT_NE(text.find("3 times a token lost all its experts"), std::string::npos) << text;
+  EXPECT_NE(text.find("2 times a router met NaN"), std::string::npos) << text;
+}
+
 TEST(MoeReport, PhasesSumToTheSteps) {
   const std::string text = phase_report(stats(), kPlain);
   EXPECT_NE(text.find("attention      500.0 ms  25.0%"), std::string::npos) << text;

@@ -161,6 +161,26 @@ TEST(Run, ReportSaysWhichExpertsWorkedAndWhereTheTimeWent) {
   EXPECT_EQ(without.err.find("busiest experts"), std::string::npos);
 }
 
+TEST(Run, PhasesOfEveryLayer) {
+  const Outcome outcome =
+      run_program(exact({"--phases-by-layer", "-n", "4", "-p", "The kernel provides"}));
+  EXPECT_EQ(outcome.code, 0);
+  for (const char* part :
+       {"layer", "gemm_down", "router", "attention", "sum", "milliseconds a step, mean of 4 steps"})
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << part;
+  EXPECT_EQ(outcome.err.find("lm_head  "), std::string::npos) << "it is in no layer";
+}
+
+TEST(BenchLatency, WritesAChromeTrace) {
+  TemporaryFolder folder;
+  const Outcome outcome = run_program({"bench", "latency", kModel, "-q", "-p", "8", "-n", "2", "-r",
+                                       "1", "--trace", folder.file("trace.json")});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto json = read_json_file(folder.file("trace.json"));
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  EXPECT_GT(json->find("traceEvents")->as_array().size(), 100u);
+}
+
 TEST(Run, TraceIsAChromeTrace) {
   TemporaryFolder folder;
   const Outcome outcome = run_program(

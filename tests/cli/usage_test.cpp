@@ -20,7 +20,8 @@ TEST(Usage, HelpAndVersionGoToStandardOutput) {
   const Outcome help = run_program({"--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_EQ(help.err, "");
-  for (const char* command : {"run", "inspect", "bench", "check", "doctor"})
+  for (const char* command :
+       {"run", "inspect", "bench", "record", "stats", "plan", "check", "doctor"})
     EXPECT_NE(help.out.find(command), std::string::npos) << command;
   EXPECT_EQ(run_program({"run", "--help"}).code, 0);
   const Outcome version = run_program({"--version"});

@@ -2,7 +2,10 @@
 // The public face on the demonstration model: the reference's greedy tokens, together and under
 // preemption, and the refusals of open().
 #include <cmath>
+#include <map>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -173,9 +176,75 @@ TEST(Api, ProfileSumsPhasesWithinTheSteps) {
   }
   EXPECT_GT(sum, 0.5 * stats.step_s) << "most of a step is in some phase";
   EXPECT_LE(sum, stats.step_s);
+  // Each phase of a layer lies in one layer; what is left is outside of all.
+  ASSERT_EQ(stats.layer_phase_s.size(), 6u);
+  for (size_t i = 0; i < stats.phase_s.size(); ++i) {
+    double in_layers = 0;
+    for (const std::vector<double>& layer : stats.layer_phase_s) in_layers += layer[i];
+    const auto& [name, seconds] = stats.phase_s[i];
+    if (name == "attention" || name == "router" || name == "gemm_up" || name == "combine") {
+      EXPECT_NEAR(in_layers, seconds, 1e-9) << name;
+      EXPECT_GT(stats.layer_phase_s[5][i], 0) << name;
+    }
+    if (name == "lm_head" || name == "sampling") {
+      EXPECT_EQ(in_layers, 0) << name;
+    }
+  }
   EXPECT_TRUE(parse_json(engine->chrome_trace(), "trace").ok());
   engine->reset_stats();
   for (const auto& [name, seconds] : engine->stats().phase_s) EXPECT_EQ(seconds, 0) << name;
+  for (const auto& layer : engine->stats().layer_phase_s)
+    for (const double seconds : layer) EXPECT_EQ(seconds, 0);
+  engine->set_profile(false);
+  answer(*engine, requests(goldens(), As::tokens));
+  EXPECT_TRUE(engine->stats().phase_s.empty() && engine->stats().layer_phase_s.empty());
+}
+
+/// Nanoseconds of an event's begin and end; the file has microseconds.
+std::pair<int64_t, int64_t> nanoseconds(const Json& event) {
+  const double begin = event.find("ts")->as_double(), duration = event.find("dur")->as_double();
+  return {std::llround(begin * 1e3), std::llround((begin + duration) * 1e3)};
+}
+
+TEST(Api, ChromeTraceIsInOrderAndNests) {
+  EngineOptions options = exact_options();
+  options.trace_events = 100000;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  answer(*engine, requests(goldens(), As::tokens));
+  const Json trace = *parse_json(engine->chrome_trace(), "trace");
+  std::vector<std::pair<int64_t, std::string>> open_events;  // end, category
+  int64_t last_begin = 0;
+  std::map<std::string, uint64_t> counts;
+  for (const Json& event : trace.find("traceEvents")->as_array()) {
+    for (const char* key : {"ph", "ts", "pid", "tid", "name"})
+      ASSERT_NE(event.find(key), nullptr) << key;
+    if (event.find("ph")->as_string() != "X") continue;
+    ASSERT_NE(event.find("dur"), nullptr);
+    const auto [begin, end] = nanoseconds(event);
+    EXPECT_GE(begin, last_begin);
+    EXPECT_GE(end, begin);
+    last_begin = begin;
+    while (!open_events.empty() && open_events.back().first <= begin) open_events.pop_back();
+    const std::string category = event.find("cat")->as_string();
+    if (!open_events.empty()) {
+      EXPECT_LE(end, open_events.back().first) << event.find("name")->as_string();
+    }
+    EXPECT_EQ(open_events.empty(), category == "step");
+    if (category == "layer") {
+      EXPECT_EQ(open_events.back().second, "step");
+    }
+    if (event.find("args") != nullptr && category == "zone") {
+      EXPECT_EQ(open_events.back().second, "layer");
+    }
+    open_events.emplace_back(end, category);
+    ++counts[category];
+  }
+  const uint64_t steps = engine->stats().steps;
+  EXPECT_EQ(counts["step"], steps);
+  EXPECT_EQ(counts["layer"], 6 * steps);
+  EXPECT_GT(counts["zone"], 6 * 7 * steps);
+  EXPECT_EQ(trace.find("otherData")->find("dropped_events")->as_int(), 0);
 }
 
 TEST(Api, ChatAndRefusals) {
@@ -205,6 +274,57 @@ TEST(Api, OpenSaysWhatIsWrong) {
   options = exact_options();
   options.kv_cache_bytes = int64_t{1} << 50;
   EXPECT_EQ(Engine::open(options).error().code, Code::out_of_memory);
+  options = exact_options();
+  options.capacity_factor = -1;
+  EXPECT_EQ(Engine::open(options).error().code, Code::bad_request);
+  options.capacity_factor = 1;
+  options.overflow = "drop_most";
+  EXPECT_NE(Engine::open(options).error().message.find("drop_last drop_lowest"), std::string::npos);
+}
+
+/// The sum of a counter's series, whatever their labels.
+double sum_of(const std::string& metrics, const std::string& name) {
+  double sum = 0;
+  std::istringstream lines(metrics);
+  for (std::string line; std::getline(lines, line);)
+    if (line.rfind(name + "{", 0) == 0) sum += std::stod(line.substr(line.rfind(' ')));
+  return sum;
+}
+
+TEST(Api, CapacityDropsAndIsCounted) {
+  EngineOptions options = exact_options();
+  options.capacity_factor = 1;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  const std::vector<Answer> answers = answer(*engine, requests({goldens()[0]}, As::tokens));
+  EXPECT_EQ(answers[0].last.finish, FinishReason::length);
+  const EngineStats stats = engine->stats();
+  ASSERT_EQ(stats.dropped.size(), 6u);
+  uint64_t dropped = 0, asked = 0, worked = 0;
+  for (size_t layer = 0; layer < 6; ++layer) {
+    dropped += stats.dropped[layer];
+    for (const uint64_t picks : stats.load[layer]) asked += picks;
+    for (const uint32_t picks : answers[0].last.moe.picks[layer]) worked += picks;
+  }
+  EXPECT_GT(dropped, 0u);
+  EXPECT_EQ(worked + dropped, asked);
+  const std::string metrics = engine->metrics_text();
+  EXPECT_EQ(sum_of(metrics, "switchyard_dropped_assignments_total"), static_cast<double>(dropped));
+  EXPECT_EQ(sum_of(metrics, "switchyard_routed_assignments_total"), static_cast<double>(asked));
+  EXPECT_EQ(sum_of(metrics, "switchyard_unrouted_tokens_total"),
+            static_cast<double>(stats.unrouted_tokens));
+  EXPECT_NE(metrics.find("switchyard_capacity_factor_ratio 1\n"), std::string::npos);
+  EXPECT_NE(metrics.find("switchyard_nonfinite_events_total{where=\"router\"} 0\n"),
+            std::string::npos);
+}
+
+TEST(Api, ACapacityThatNothingExceedsChangesNothing) {
+  EngineOptions options = exact_options();
+  options.capacity_factor = 8;  // E / K
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  expect_goldens(goldens(), answer(*engine, requests(goldens(), As::tokens)));
+  EXPECT_EQ(engine->stats().dropped, std::vector<uint64_t>(6, 0));
 }
 
 TEST(Api, DestructionEndsWhatRuns) {

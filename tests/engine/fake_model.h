@@ -25,6 +25,7 @@ class FakeModel final : public ModelPort {
         cache_(static_cast<size_t>(num_blocks * block_tokens), -1),
         logits_(static_cast<size_t>(max_sequences * kVocab)),
         expert_(static_cast<size_t>(max_step_tokens * kTopK)),
+        weight_(static_cast<size_t>(max_step_tokens * kTopK), 0.5f),
         load_(kExperts) {}
 
   /// The token that follows a history, when nothing is scripted.
@@ -107,7 +108,9 @@ class FakeModel final : public ModelPort {
       }
       Routing routing;
       routing.expert = TensorView::of(expert_.data(), {tokens, kTopK});
+      routing.weight = TensorView::of(weight_.data(), {tokens, kTopK});
       routing.load = TensorView::of(load_.data(), {kExperts});
+      routing.demand = routing.load;
       observer.on_routing(layer, routing);
     }
   }
@@ -115,7 +118,9 @@ class FakeModel final : public ModelPort {
   int block_tokens_;
   std::vector<int32_t> cache_;  // [blocks, P]
   std::vector<float> logits_;   // [N, V]
-  std::vector<int32_t> expert_, load_;
+  std::vector<int32_t> expert_;
+  std::vector<float> weight_;
+  std::vector<int32_t> load_;
   int step_ = 0, max_tokens_ = 0;
 };
 

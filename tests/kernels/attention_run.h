@@ -33,8 +33,10 @@ class AttentionInputs {
             .cache = cache,
             .window = case_.window,
             .scale = 1 / std::sqrt(static_cast<float>(case_.head_dim)),
-            .max_tokens = std::max<int64_t>(1, std::ssize(q_) / (case_.heads * case_.head_dim))};
+            .max_tokens = std::max<int64_t>(1, std::ssize(q_) / (case_.heads * case_.head_dim)),
+            .deterministic = deterministic};
   }
+  bool deterministic = false;  ///< asked of the kernels
   const AttentionCase& shape() const { return case_; }
   int64_t token_width() const { return int64_t{case_.heads} * case_.head_dim; }
   std::vector<float>& q() { return q_; }

@@ -19,6 +19,7 @@ using cases::same_bits;
 // The rows of a case, and the buffer that they were gathered into.
 struct GatherRun {
   std::vector<int32_t> slot_offset{0}, row_token;
+  std::vector<float> row_weight;
   Storage y;
 
   GatherRun(const Kernel<Gather>& kernel, const GatherCase& c, const std::vector<float>& x,
@@ -26,7 +27,9 @@ struct GatherRun {
     for (const int rows : c.rows) slot_offset.push_back(slot_offset.back() + rows);
     const int64_t rows = slot_offset.back();
     for (int64_t r = 0; r < rows; ++r) {
-      row_token.push_back(static_cast<int32_t>(c.by_token ? r * 7 % c.tokens : r));
+      const bool empty = c.empty_every > 0 && r % c.empty_every == 0;
+      row_token.push_back(static_cast<int32_t>(empty ? -1 : c.by_token ? r * 7 % c.tokens : r));
+      row_weight.push_back(static_cast<float>(r % 11) * 0.3f);
     }
     const Gather::Problem problem{static_cast<int>(c.rows.size()), c.width, rows, out};
     y = cases::poisoned(row_layout_bytes(out, rows, c.width, problem.groups) + kGuard);
@@ -34,6 +37,7 @@ struct GatherRun {
                      {.x = x.data(),
                       .row_token = c.by_token ? row_token.data() : nullptr,
                       .slot_offset = slot_offset.data(),
+                      .row_weight = c.weighed ? row_weight.data() : nullptr,
                       .y = y.data()},
                      num_threads);
   }
@@ -98,7 +102,9 @@ TEST(Gather, TilesLieAsTheLayoutSays) {
         Bf16 found;
         std::memcpy(&found, run.y.data() + at, sizeof found);
         const int64_t token = run.row_token[static_cast<size_t>(row)];
-        const float value = c < shape.width ? x[static_cast<size_t>(token * shape.width + c)] : 0;
+        const bool zero = token < 0 || c >= shape.width;
+        float value = zero ? 0 : x[static_cast<size_t>(token * shape.width + c)];
+        if (shape.weighed) value *= run.row_weight[static_cast<size_t>(row)];
         wrong += found.bits != to_bf16(value).bits;
         std::memset(rest.data() + at, 0xFF, sizeof found);
       }

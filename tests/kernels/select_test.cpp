@@ -166,6 +166,9 @@ TEST(ExplainText, KnowsEveryOp) {
        "heads=8 kv_heads=2 head_dim=64 rotary_dim=64 norm=per_head eps=1e-6 clip=8 cache=f32"},
       {"gather", "groups=8 width=64 max_rows=100 out=tiles_bf16"},
       {"combine", "width=64 top_k=8"},
+      {"route",
+       "experts=64 top_k=8 score=sigmoid weigh=renormalize bias=1 groups=8 top_groups=4 devices=1 "
+       "max_devices=0"},
   };
   std::set<std::string_view> explained;
   for (const auto& [op, text] : problems) {

@@ -2,9 +2,12 @@
 // config.json: what is read, what is refused, and that refusals name the key.
 #include "model/config.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "model/capacity_limit.h"
 #include "model/family.h"
 #include "model/model.h"
 
@@ -157,6 +160,35 @@ TEST(Config, NewSpellingOfRopeIsTheOldOne) {
   EXPECT_EQ(a->rope.theta, b->rope.theta);
   EXPECT_EQ(a->rope.factor, b->rope.factor);
   EXPECT_EQ(a->rope.scaling, b->rope.scaling);
+}
+
+TEST(CapacityLimit, ReplacesTheRoutersOwn) {
+  ModelConfig config = parse(mixtral()).value();
+  ASSERT_TRUE(limit_capacity(config, {1.25f, "drop_last", "tutel"}).ok());
+  for (const BlockSpec& block : config.blocks) {
+    EXPECT_EQ(block.router->capacity_factor, 1.25f);
+    EXPECT_EQ(block.router->overflow, Overflow::drop_last);
+    EXPECT_EQ(block.router->capacity_rounding, "tutel");
+  }
+  ASSERT_TRUE(limit_capacity(config, {}).ok());
+  EXPECT_EQ(config.blocks[0].router->capacity_factor, 0);
+  EXPECT_EQ(config.blocks[0].router->overflow, Overflow::none);
+}
+
+TEST(CapacityLimit, RefusesWhatMeansNothing) {
+  ModelConfig config = parse(mixtral()).value();
+  const auto message = [&](const CapacityLimit& limit) {
+    const Status status = limit_capacity(config, limit);
+    return status.ok() ? std::string("fine") : status.error().message;
+  };
+  EXPECT_NE(message({-1}).find("capacity_factor is -1"), std::string::npos);
+  EXPECT_NE(message({std::nanf("")}).find("nan"), std::string::npos);
+  EXPECT_NE(message({9}).find("at most num_experts (8)"), std::string::npos);
+  EXPECT_NE(message({1, "drop_some"}).find("drop_last drop_lowest"), std::string::npos);
+  EXPECT_NE(message({1, "drop_last", "near"}).find("ceil floor gshard tutel"), std::string::npos);
+  for (BlockSpec& block : config.blocks) block.router.reset();
+  EXPECT_NE(message({1}).find("no layer of this model has experts"), std::string::npos);
+  EXPECT_EQ(message({0}), "fine");
 }
 
 TEST(Config, ParameterCountOfTheDemoModel) {

@@ -55,7 +55,7 @@ Weights random_weights() {
 
 double dot(const float* a, const float* b, int64_t n) {
   double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += double{a[i]} * double{b[i]};
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
   return sum;
 }
 
@@ -70,7 +70,14 @@ void add_ffn(const Ffn& w, int64_t ffn, const float* x, double scale, std::vecto
 
 enum class Shared { none, plain, gated };
 
-Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual_scale) {
+std::vector<float> scaled(const float* x, double by) {
+  std::vector<float> y(x, x + kWidth);
+  for (float& v : y) v = static_cast<float>(static_cast<double>(v) * by);
+  return y;
+}
+
+Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual_scale,
+                bool weight_on_input = false) {
   Matrix y = x;  // the residual stream starts as x in these tests
   for (size_t at = 0; at < x.size(); at += kWidth) {
     std::vector<std::pair<double, int>> score;
@@ -81,7 +88,9 @@ Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual
     for (int i = 0; i < kTopK; ++i) sum += std::exp(-score[i].first);
     std::vector<double> out(kWidth, 0);
     for (int i = 0; i < kTopK; ++i) {
-      add_ffn(w.experts[score[i].second], kFfn, &x[at], std::exp(-score[i].first) / sum, out);
+      const double weight = std::exp(-score[i].first) / sum;
+      add_ffn(w.experts[score[i].second], kFfn, scaled(&x[at], weight_on_input ? weight : 1).data(),
+              weight_on_input ? 1 : weight, out);
     }
     if (shared != Shared::none) {
       const double z = dot(w.shared_gate.data(), &x[at], kWidth);
@@ -89,7 +98,7 @@ Matrix expected(const Weights& w, const Matrix& x, Shared shared, float residual
               out);
     }
     for (int64_t d = 0; d < kWidth; ++d) {
-      y[at + d] += static_cast<float>(double{residual_scale} * out[d]);
+      y[at + d] += static_cast<float>(static_cast<double>(residual_scale) * out[d]);
     }
   }
   return y;
@@ -101,20 +110,18 @@ void pack_ffn(Experts& experts, int slot, const Ffn& w, int64_t ffn) {
   experts.down().pack(slot, TensorView::of(w.down.data(), {kWidth, ffn}));
 }
 
-Matrix run(const Weights& w, const Matrix& x, Shared shared, float residual_scale, DType dtype,
-           int threads) {
-  const auto tokens = static_cast<int64_t>(x.size()) / kWidth;
-  Pool pool({.num_threads = threads, .pin = false});
-  const Stream stream({}, pool);
-  const Limits limits{std::max<int64_t>(tokens, 1), pool.num_threads()};
-  const LayerSpec spec{
-      .router = {.num_experts = kExperts, .top_k = kTopK, .weigh = Weigh::softmax_after_top_k},
-      .width = kWidth,
-      .ffn_width = kFfn,
-      .shared_width = shared == Shared::none ? 0 : kSharedWidth,
-      .shared_gated = shared == Shared::gated,
-      .residual_scale = residual_scale,
-      .weight = dtype};
+constexpr RouterSpec kRouter{
+    .num_experts = kExperts, .top_k = kTopK, .weigh = Weigh::softmax_after_top_k};
+
+Layer make_layer(const Weights& w, Shared shared, float residual_scale, DType dtype,
+                 const Limits& limits, const RouterSpec& router = kRouter) {
+  const LayerSpec spec{.router = router,
+                       .width = kWidth,
+                       .ffn_width = kFfn,
+                       .shared_width = shared == Shared::none ? 0 : kSharedWidth,
+                       .shared_gated = shared == Shared::gated,
+                       .residual_scale = residual_scale,
+                       .weight = dtype};
   Layer layer = Layer::create(spec, limits).value();
   layer.router().gate().pack(0, TensorView::of(w.router.data(), {kExperts, kWidth}));
   for (int e = 0; e < kExperts; ++e) pack_ffn(layer.experts(), e, w.experts[e], kFfn);
@@ -122,6 +129,16 @@ Matrix run(const Weights& w, const Matrix& x, Shared shared, float residual_scal
   if (shared == Shared::gated) {
     layer.shared_gate()->pack(0, TensorView::of(w.shared_gate.data(), {1, kWidth}));
   }
+  return layer;
+}
+
+Matrix run(const Weights& w, const Matrix& x, Shared shared, float residual_scale, DType dtype,
+           int threads, const RouterSpec& router = kRouter) {
+  const auto tokens = static_cast<int64_t>(x.size()) / kWidth;
+  Pool pool({.num_threads = threads, .pin = false});
+  const Stream stream({}, pool);
+  const Limits limits{std::max<int64_t>(tokens, 1), pool.num_threads()};
+  Layer layer = make_layer(w, shared, residual_scale, dtype, limits, router);
   Arena arena = Arena::create(layer.room(limits)).value();
   Matrix y = x;
   layer.forward(x.data(), tokens, y.data(), {stream, arena});
@@ -142,6 +159,20 @@ TEST_P(LayerTest, EqualsTheLoopOverTokens) {
   EXPECT_LE(c.relative_error, dtype == DType::f32 ? 1e-5 : 4e-3) << c.text();
 }
 
+TEST_P(LayerTest, WeightsScaleWhatExpertsReadWhenTheSpecSaysSo) {
+  const auto [tokens, shared, dtype] = GetParam();
+  if (tokens == 0) return;
+  std::mt19937 random(31);
+  const Weights w = random_weights();
+  const Matrix x = random_matrix(random, tokens, kWidth, 2);
+  RouterSpec router = kRouter;
+  router.weight_on_input = true;
+  const Matrix found = run(w, x, shared, 0.5f, dtype, 2, router);
+  const Comparison c = compare(found, expected(w, x, shared, 0.5f, true));
+  EXPECT_LE(c.relative_error, dtype == DType::f32 ? 1e-5 : 4e-3) << c.text();
+  EXPECT_NE(found, run(w, x, shared, 0.5f, dtype, 2));
+}
+
 TEST_P(LayerTest, ThreadsDoNotChangeABit) {
   const auto [tokens, shared, dtype] = GetParam();
   std::mt19937 random(29);
@@ -150,6 +181,53 @@ TEST_P(LayerTest, ThreadsDoNotChangeABit) {
   const Matrix one = run(w, x, shared, 1, dtype, 1);
   EXPECT_EQ(one, run(w, x, shared, 1, dtype, 2));
   EXPECT_EQ(one, run(w, x, shared, 1, dtype, 3));
+}
+
+// What the surviving picks give, with the weights that they had before the drop.
+TEST(LayerCapacity, DroppedPicksPassByTheResidual) {
+  std::mt19937 random(31);
+  const Weights w = random_weights();
+  const int64_t tokens = 57;
+  const Matrix x = random_matrix(random, tokens, kWidth, 1);
+  Pool pool({.num_threads = 2, .pin = false});
+  const Limits limits{tokens, pool.num_threads()};
+  for (const Overflow overflow : {Overflow::drop_last, Overflow::drop_lowest}) {
+    RouterSpec router = kRouter;
+    router.capacity_factor = 0.3f;
+    router.overflow = overflow;
+    Layer layer = make_layer(w, Shared::plain, 1, DType::f32, limits, router);
+    Arena arena = Arena::create(layer.room(limits)).value();
+    Matrix found = x;
+    const Routing routing =
+        layer.forward(x.data(), tokens, found.data(), {Stream({}, pool), arena});
+    ASSERT_GT(routing.counts.dropped, 0);
+    ASSERT_GT(routing.counts.unrouted_tokens, 0);
+    Matrix wanted = x;
+    for (int64_t t = 0; t < tokens; ++t) {
+      std::vector<double> out(kWidth, 0);
+      for (int64_t pick = t * kTopK; pick < (t + 1) * kTopK; ++pick) {
+        const int32_t e = routing.expert.as<int32_t>()[pick];
+        if (e < 0) continue;
+        add_ffn(w.experts[e], kFfn, &x[t * kWidth], routing.weight.as<float>()[pick], out);
+      }
+      add_ffn(w.shared, kSharedWidth, &x[t * kWidth], 1, out);
+      for (int64_t d = 0; d < kWidth; ++d) wanted[t * kWidth + d] += static_cast<float>(out[d]);
+    }
+    const Comparison c = compare(found, wanted);
+    EXPECT_LE(c.relative_error, 1e-5) << c.text();
+  }
+}
+
+TEST(LayerCapacity, RefusesARoundingThatIsNotKnown) {
+  RouterSpec router = kRouter;
+  router.capacity_factor = 1;
+  router.overflow = Overflow::drop_last;
+  router.capacity_rounding = "nearest";
+  const auto layer = Layer::create(
+      {.router = router, .width = kWidth, .ffn_width = kFfn, .weight = DType::f32}, {1, 1});
+  ASSERT_FALSE(layer.ok());
+  EXPECT_NE(layer.error().message.find("ceil floor gshard tutel"), std::string::npos)
+      << layer.error().message;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LayerTest,

@@ -30,7 +30,9 @@ TEST_P(Plan, IsAStablePermutationOfThePicksThatWereKept) {
   std::vector<float> weight(expert.size());
   const Routing routing{TensorView::of(expert.data(), {c.tokens, c.top_k}),
                         TensorView::of(weight.data(), {c.tokens, c.top_k}),
-                        TensorView::of(load.data(), {c.experts})};
+                        TensorView::of(load.data(), {c.experts}),
+                        TensorView::of(load.data(), {c.experts}),
+                        {}};
   Pool pool({.num_threads = 1, .pin = false});
   const Stream stream({}, pool);
   Result<Arena> arena = Arena::create(plan_room(c.tokens, c.top_k, c.experts));

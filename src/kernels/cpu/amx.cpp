@@ -6,13 +6,15 @@
 #include <span>
 
 #include "base/trace.h"
+#include "kernels/cpu/attention_work.h"
 #include "kernels/cpu/entries.h"
 #include "kernels/cpu/grouped_gemm_pack.h"
 #include "kernels/cpu/grouped_gemm_work.h"
 #include "kernels/cpu/isa_region.h"
 #include "tensor/float_types.h"
 
-SWITCHYARD_ISA_BEGIN("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
+SWITCHYARD_ISA_BEGIN(
+    "amx-tile,amx-bf16,avx512bf16,avx512f,avx512bw,avx512vl,avx512dq,avx2,fma,f16c")
 namespace switchyard::cpu::amx {
 namespace {
 
@@ -20,6 +22,8 @@ namespace {
 // clang-format off
 #include "kernels/cpu/lanes_avx512.inl.h"
 #include "kernels/cpu/grouped_gemm_amx.inl.h"
+#include "kernels/cpu/attention.inl.h"
+#include "kernels/cpu/attention_amx.inl.h"
 // clang-format on
 
 }  // namespace
@@ -36,6 +40,11 @@ void grouped_gemm_bf16(const GroupedGemm::Problem& problem, const GroupedGemm::A
     const TileScope tiles;
     TileTask(problem, args, task, sums + thread * kMaxTileSums * kBlockSums).run();
   });
+}
+
+void attention_bf16(const Attention::Problem& problem, const Attention::Args& args,
+                    std::span<std::byte> workspace, const Stream& stream) noexcept {
+  run_attention(problem, args, workspace, stream, kTileAttentionSteps);
 }
 
 }  // namespace switchyard::cpu::amx

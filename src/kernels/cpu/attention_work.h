@@ -30,8 +30,9 @@ constexpr int tile_tokens(const Attention::Problem& p) noexcept {
   const int group = p.heads / p.kv_heads;
   return group >= kMaxQueryRows ? 1 : kMaxQueryRows / group;
 }
+/// Rows of a full tile, rounded up to what AMX takes at a time: memory is laid out for so many.
 constexpr int tile_rows(const Attention::Problem& p) noexcept {
-  return tile_tokens(p) * (p.heads / p.kv_heads);
+  return (tile_tokens(p) * (p.heads / p.kv_heads) + 15) / 16 * 16;
 }
 /// Head size rounded up to whole registers of either instruction set.
 constexpr int64_t padded_head(const Attention::Problem& p) noexcept {
@@ -76,10 +77,16 @@ constexpr int64_t attention_state(const Attention::Problem& p) noexcept {
   const int64_t rows = tile_rows(p);
   return rows * (padded_head(p) + kMaxWidth) + (rows + kMaxWidth - 1) / kMaxWidth * kMaxWidth;
 }
-/// f32 values of a span's scratch: keys [Z', run], values [run, Z'], scores [rows, run], and 32 bytes about each row.
-constexpr int64_t attention_scratch(const Attention::Problem& p) noexcept {
+/// Where bf16 weights [rows, run] begin in a span's scratch, in f32 values: behind keys [Z', run], values [run, Z'],
+/// scores [rows, run] and 32 bytes about each row. The tile kernel alone has such weights, and keeps bf16 keys, values
+/// and queries where the others have widened keys and values.
+constexpr int64_t attention_weights_at(const Attention::Problem& p) noexcept {
   const int64_t rows = tile_rows(p);
   return kMaxRun * (2 * padded_head(p) + rows) + (rows + 1) / 2 * kMaxWidth;
+}
+/// f32 values of a span's scratch.
+constexpr int64_t attention_scratch(const Attention::Problem& p) noexcept {
+  return attention_weights_at(p) + int64_t{tile_rows(p)} * kMaxRun / 2;
 }
 int64_t attention_memory(const Attention::Problem& p, int num_threads) noexcept;
 

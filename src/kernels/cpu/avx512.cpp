@@ -11,6 +11,7 @@ namespace {
 #include "kernels/cpu/lanes_avx512.inl.h"
 #include "kernels/cpu/grouped_gemm.inl.h"
 #include "kernels/cpu/permute.inl.h"
+#include "kernels/cpu/route.inl.h"
 #include "kernels/cpu/norm_rope_act.inl.h"
 #include "kernels/cpu/attention.inl.h"
 // clang-format on

@@ -10,6 +10,7 @@
 #include "kernels/ops/grouped_gemm.h"
 #include "kernels/ops/norm_rope_act.h"
 #include "kernels/ops/permute.h"
+#include "kernels/ops/route.h"
 
 namespace switchyard::cpu {
 
@@ -28,6 +29,7 @@ Run<RmsNorm> rms_norm;
 Run<PrepareQkv> prepare_qkv;
 Run<Gather> gather;
 Run<Combine> combine;
+Run<Route> route;
 }  // namespace avx2
 
 namespace avx512 {
@@ -38,10 +40,12 @@ Run<RmsNorm> rms_norm;
 Run<PrepareQkv> prepare_qkv;
 Run<Gather> gather;
 Run<Combine> combine;
+Run<Route> route;
 }  // namespace avx512
 
 namespace amx {
 Run<GroupedGemm> grouped_gemm_bf16;
+Run<Attention> attention_bf16;
 }  // namespace amx
 
 }  // namespace switchyard::cpu

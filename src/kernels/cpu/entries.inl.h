@@ -21,3 +21,7 @@ void combine(const Combine::Problem& problem, const Combine::Args& args, std::sp
              const Stream& stream) noexcept {
   combine_all(problem, args, stream);
 }
+void route(const Route::Problem& problem, const Route::Args& args, std::span<std::byte>,
+           const Stream& stream) noexcept {
+  route_all(problem, args, stream);
+}

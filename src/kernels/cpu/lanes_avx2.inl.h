@@ -60,6 +60,11 @@ struct Lanes {
   /// a where the mask is set, else b.
   static F select(Mask mask, F a, F b) { return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(mask)); }
 
+  /// Bit i is set when lane i of both is the same number.
+  static uint32_t equal(F a, F b) {
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
+  }
+
   static float sum(F v) {
     const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     const __m128 two = _mm_add_ps(quarter, _mm_movehl_ps(quarter, quarter));

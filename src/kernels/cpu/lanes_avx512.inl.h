@@ -16,6 +16,8 @@ struct Lanes {
     return _mm512_maskz_loadu_ps(first_mask(n), from);
   }
   static void store(float* to, F value) { _mm512_storeu_ps(to, value); }
+  /// Past the caches, to an aligned address; the end of the task needs an _mm_sfence().
+  static void stream(float* to, F value) { _mm512_stream_ps(to, value); }
   static void store_first(float* to, int n, F value) {
     _mm512_mask_storeu_ps(to, first_mask(n), value);
   }
@@ -58,6 +60,9 @@ struct Lanes {
   /// a where the mask is set, else b.
   static F select(Mask mask, F a, F b) { return _mm512_mask_blend_ps(mask, b, a); }
 
+  /// Bit i is set when lane i of both is the same number.
+  static uint32_t equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+
   static float sum(F v) {
     const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
     const __m128 quarter = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
@@ -71,10 +76,12 @@ struct Lanes {
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
   }
 
-  /// e^x, relative error below 3e-7; NaN stays NaN, -infinity gives 0.
+  /// e^x, relative error below 3e-7; NaN stays NaN, below -87.3 gives 0 (f32's smallest normal numbers: a result below
+  /// them would cost Intel's cores some hundred cycles of microcode, and masked scores are all of that kind).
   /// x = n ln 2 + r with n whole; e^r is a polynomial of degree 6 (Chebyshev nodes, |r| <= ln 2 / 2, error 1e-8).
   static F exp(F x) {
-    x = min(set(89.0f), max(set(-104.0f), x));
+    const Mask normal = _mm512_cmp_ps_mask(x, set(-87.33f), _CMP_NLT_UQ);
+    x = min(set(89.0f), max(set(-87.33f), x));
     const F n = _mm512_roundscale_ps(mul(x, set(1.44269504f)), _MM_FROUND_TO_NEAREST_INT);
     const F r = fma_negated(n, set(-2.12194440e-4f), fma_negated(n, set(0.693359375f), x));
     F p = fma(set(1.39261761e-3f), r, set(8.36317302e-3f));
@@ -82,7 +89,7 @@ struct Lanes {
     p = fma(p, r, set(0.16666577f));
     p = fma(p, r, set(0.5f));
     p = fma(mul(p, r), r, add(r, set(1.0f)));
-    return _mm512_scalef_ps(p, n);
+    return _mm512_maskz_scalef_ps(normal, p, n);
   }
   /// x / (1 + e^-x)
   static F silu(F x) { return div(x, add(set(1.0f), exp(sub(zero(), x)))); }

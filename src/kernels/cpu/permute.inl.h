@@ -1,30 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gather and combine, written once over Lanes.
 
+// A row on its way, times its weight when it has one. A product with 1 would not do instead: it changes the bits of
+// a signalling NaN.
+struct GatherRow {
+  const float* from;
+  const float* weight;  // null: as it is
+  Lanes::F load(int64_t c) const { return weighed(Lanes::load(from + c)); }
+  Lanes::F load_first(int64_t c, int n) const { return weighed(Lanes::load_first(from + c, n)); }
+  Lanes::F weighed(Lanes::F v) const {
+    return weight != nullptr ? Lanes::mul(Lanes::set(*weight), v) : v;
+  }
+};
+
 // One row into tiles_bf16 (see RowLayout): 64 bytes for every 32 columns, padded with zeros.
-inline void store_tile_row(const float* from, int64_t width, std::byte* to) {
+inline void store_tile_row(const GatherRow& row, int64_t width, std::byte* to) {
   constexpr int kStep = 32;
   int64_t c = 0;
   for (; c + kStep <= width; c += kStep, to += 2048) {
     auto* at = reinterpret_cast<Bf16*>(to);
-    for (int i = 0; i < kStep; i += Lanes::kWidth) Lanes::store(at + i, Lanes::load(from + c + i));
+    for (int i = 0; i < kStep; i += Lanes::kWidth) Lanes::store(at + i, row.load(c + i));
   }
   if (c == width) return;
   auto* at = reinterpret_cast<Bf16*>(to);
   for (int i = 0; i < kStep; i += Lanes::kWidth) {
     const int64_t left = width - c - i;
     const int n = left < 0 ? 0 : left > Lanes::kWidth ? Lanes::kWidth : static_cast<int>(left);
-    Lanes::store(at + i, Lanes::load_first(from + c + i, n));
+    Lanes::store(at + i, row.load_first(c + i, n));
   }
 }
 
-inline void copy_row(const float* from, int64_t width, float* to) {
+inline void copy_row(const GatherRow& row, int64_t width, float* to) {
   int64_t c = 0;
   for (; c + Lanes::kWidth <= width; c += Lanes::kWidth) {
-    Lanes::store(to + c, Lanes::load(from + c));
+    Lanes::store(to + c, row.load(c));
   }
   const int rest = static_cast<int>(width - c);
-  if (rest > 0) Lanes::store_first(to + c, rest, Lanes::load_first(from + c, rest));
+  if (rest > 0) Lanes::store_first(to + c, rest, row.load_first(c, rest));
+}
+
+// A row that no token fills.
+inline void zero_row(RowLayout layout, int64_t width, std::byte* to) {
+  if (layout == RowLayout::rows_f32) {
+    std::memset(to, 0, static_cast<size_t>(width) * sizeof(float));
+    return;
+  }
+  for (int64_t c = 0; c < width; c += 32, to += 2048) std::memset(to, 0, 64);
 }
 
 // Rows [begin, end); the slots before `begin` are walked to find where its tiles start.
@@ -38,14 +59,24 @@ inline void gather_rows(const Gather::Problem& problem, const Gather::Args& args
       block += tile_blocks(args.slot_offset[slot + 1] - args.slot_offset[slot]);
       ++slot;
     }
-    const float* from = args.x + (args.row_token != nullptr ? args.row_token[r] : r) * width;
-    if (problem.out == RowLayout::rows_f32) {
-      copy_row(from, width, static_cast<float*>(args.y) + r * width);
+    const int64_t token = args.row_token != nullptr ? args.row_token[r] : r;
+    const int64_t i = r - args.slot_offset[slot];
+    const int64_t at =
+        problem.out == RowLayout::rows_f32
+            ? r * width * static_cast<int64_t>(sizeof(float))
+            : (block + i / kTileRows) * tile_bytes + i % kTileRows / 16 * 1024 + i % 16 * 64;
+    std::byte* to = static_cast<std::byte*>(args.y) + at;
+    if (token < 0) {
+      zero_row(problem.out, width, to);
       continue;
     }
-    const int64_t i = r - args.slot_offset[slot];
-    std::byte* tile = static_cast<std::byte*>(args.y) + (block + i / kTileRows) * tile_bytes;
-    store_tile_row(from, width, tile + i % kTileRows / 16 * 1024 + i % 16 * 64);
+    const GatherRow row{args.x + token * width,
+                        args.row_weight != nullptr ? args.row_weight + r : nullptr};
+    if (problem.out == RowLayout::rows_f32) {
+      copy_row(row, width, reinterpret_cast<float*>(to));
+    } else {
+      store_tile_row(row, width, to);
+    }
   }
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr Needs kNeedsAvx2{kAvx2 | kFma | kF16c};
 constexpr Needs kNeedsAvx512{kNeedsAvx2.cpu_features | kAvx512f | kAvx512bw | kAvx512vl |
                              kAvx512dq};
-constexpr Needs kNeedsAmx{kNeedsAvx512.cpu_features | kAmxTile | kAmxBf16};
+constexpr Needs kNeedsAmx{kNeedsAvx512.cpu_features | kAvx512bf16 | kAmxTile | kAmxBf16};
 
 Verdict accept_f32_rows(const GroupedGemm::Problem& problem) noexcept {
   if (problem.in != RowLayout::rows_f32) return {"reads rows_f32 only"};
@@ -87,7 +87,19 @@ Verdict accept_attention(const Attention::Problem& problem) noexcept {
   if (problem.block_tokens % 8 == 0) return {};
   return {"block_tokens is not a multiple of 8"};
 }
+Verdict accept_tile_attention(const Attention::Problem& problem) noexcept {
+  if (problem.deterministic) return {"a token's bits depend on how many tokens its step has"};
+  if (problem.cache != DType::bf16) return {"the cache is not bf16"};
+  if (problem.head_dim % 32 != 0) return {"head_dim is not a multiple of 32"};
+  if (problem.block_tokens % 16 != 0) return {"block_tokens is not a multiple of 16"};
+  if (problem.heads / problem.kv_heads > kMaxQueryRows) {
+    return {"more queries share a key than a tile has rows"};
+  }
+  return {};
+}
 const Kernel<Attention> kAttention[] = {
+    {"attention.cpu.amx_bf16", kNeedsAmx, Role::candidate, accept_tile_attention, attention_memory,
+     amx::attention_bf16},
     {"attention.cpu.avx512", kNeedsAvx512, Role::candidate, accept_attention, attention_memory,
      avx512::attention},
     {"attention.cpu.avx2", kNeedsAvx2, Role::candidate, accept_attention, attention_memory,
@@ -101,6 +113,23 @@ constexpr Pair<Gather> kGather("gather.cpu.avx512", avx512::gather, "gather.cpu.
                                avx2::gather);
 constexpr Pair<Combine> kCombine("combine.cpu.avx512", avx512::combine, "combine.cpu.avx2",
                                  avx2::combine);
+
+Verdict accept_route(const Route::Problem& problem) noexcept {
+  const RouterSpec& spec = problem.spec;
+  if (spec.selector != "token_choice") return {"token_choice only"};
+  if (spec.top_groups < spec.num_groups || spec.max_devices > 0) {
+    return {"no limits to groups or devices"};
+  }
+  if (spec.group_score == GroupScore::sum_top_2 && spec.num_groups > 1 && !spec.selection_bias) {
+    return {"picks by logits or by biased scores only"};
+  }
+  return {};
+}
+const Kernel<Route> kRoute[] = {
+    {"route.cpu.avx512", kNeedsAvx512, Role::candidate, accept_route, no_memory<Route>,
+     avx512::route},
+    {"route.cpu.avx2", kNeedsAvx2, Role::candidate, accept_route, no_memory<Route>, avx2::route},
+};
 
 }  // namespace
 
@@ -127,6 +156,10 @@ std::span<const Kernel<Gather>> table() {
 template <>
 std::span<const Kernel<Combine>> table() {
   return kCombine.entries;
+}
+template <>
+std::span<const Kernel<Route>> table() {
+  return kRoute;
 }
 
 }  // namespace switchyard::cpu

@@ -4,8 +4,9 @@
 //
 //   out[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, g]) v[j, g]    over cached positions j <= position(t), and
 //                                                                     j > position(t) - window when window > 0
-// A token's result does not depend on what else is in the step: keys are visited in ascending order, in fixed runs, and the
-// softmax starts anew at fixed spans of absolute positions, merged in order.
+// Keys are visited in ascending order, in fixed runs, and the softmax starts anew at fixed spans of absolute positions,
+// merged in order. So bits do not depend on the thread count, and with `deterministic` a token's result does not depend
+// on what else is in the step either.
 // Source: Vaswani et al. 2017, arXiv 1706.03762; Kwon et al. 2023, arXiv 2309.06180 (paging); Milakov and Gimelshein
 // 2018, arXiv 1805.02867 (online softmax).
 #pragma once
@@ -24,6 +25,7 @@ struct Attention {
     int window = 0;                             ///< positions seen, self included; 0: all
     float scale = 0;                            ///< of q . k, usually Z^-1/2
     int64_t max_tokens = 0;                     ///< most T of one call
+    bool deterministic = false;                 ///< a token's bits depend on the token alone
   };
   struct Args {
     const float* q = nullptr;  ///< [T, H, Z] f32, roped

@@ -8,7 +8,8 @@
 
 namespace switchyard {
 
-/// y[r] = x[row_token[r]] in the layout that the next grouped GEMM reads.
+/// y[r] = row_weight[r] * x[row_token[r]] in the layout that the next grouped GEMM reads; zeros where row_token[r] is -1,
+/// a row that no token fills.
 struct Gather {
   struct Problem {
     int groups = 1;     ///< S
@@ -18,8 +19,9 @@ struct Gather {
   };
   struct Args {
     const float* x = nullptr;              ///< [T, D] f32
-    const int32_t* row_token = nullptr;    ///< [R] i32; null: row r is token r
+    const int32_t* row_token = nullptr;    ///< [R] i32, -1: zeros; null: row r is token r
     const int32_t* slot_offset = nullptr;  ///< [S + 1] i32
+    const float* row_weight = nullptr;     ///< [R] f32, finite, at least 0; null: as they are
     void* y = nullptr;                     ///< [R, D] in Problem::out
   };
   using Packing = NoPacking;

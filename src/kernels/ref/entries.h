@@ -10,6 +10,7 @@
 #include "kernels/ops/grouped_gemm.h"
 #include "kernels/ops/norm_rope_act.h"
 #include "kernels/ops/permute.h"
+#include "kernels/ops/route.h"
 
 namespace switchyard::ref {
 
@@ -24,5 +25,6 @@ Run<RmsNorm> rms_norm;
 Run<PrepareQkv> prepare_qkv;
 Run<Gather> gather;
 Run<Combine> combine;
+Run<Route> route;
 
 }  // namespace switchyard::ref

@@ -12,13 +12,22 @@ namespace {
 
 double wide(float value) { return static_cast<double>(value); }
 
-// Row `row` of block `block` in tiles_bf16 (see RowLayout), padded with zeros to 32 columns.
-void store_tile_row(const float* from, int64_t width, int64_t block, int64_t row, std::byte* to) {
+// Row `row` of block `block` in tiles_bf16 (see RowLayout), padded with zeros to 32 columns; all zeros without `from`.
+void store_tile_row(const float* from, const float* weight, int64_t width, int64_t block,
+                    int64_t row, std::byte* to) {
   const int64_t padded = (width + 31) / 32 * 32;
   std::byte* base = to + block * padded * 64 + row / 16 * 1024 + row % 16 * 64;
   for (int64_t c = 0; c < padded; ++c) {
-    const Bf16 value = to_bf16(c < width ? from[c] : 0.0f);
+    const float v = from != nullptr && c < width ? from[c] : 0.0f;
+    const Bf16 value = to_bf16(weight != nullptr ? *weight * v : v);
     std::memcpy(base + c / 32 * 2048 + c % 32 * 2, &value, sizeof(value));
+  }
+}
+
+void store_row(const float* from, const float* weight, int64_t width, float* to) {
+  for (int64_t c = 0; c < width; ++c) {
+    const float v = from != nullptr ? from[c] : 0.0f;
+    to[c] = weight != nullptr ? *weight * v : v;
   }
 }
 
@@ -31,13 +40,14 @@ void gather(const Gather::Problem& problem, const Gather::Args& args, std::span<
   for (int s = 0; s < problem.groups; ++s) {
     const int64_t begin = args.slot_offset[s], end = args.slot_offset[s + 1];
     for (int64_t r = begin; r < end; ++r) {
-      const float* from = args.x + (args.row_token != nullptr ? args.row_token[r] : r) * width;
+      const int64_t token = args.row_token != nullptr ? args.row_token[r] : r;
+      const float* from = token < 0 ? nullptr : args.x + token * width;
+      const float* weight = args.row_weight != nullptr ? args.row_weight + r : nullptr;
       if (problem.out == RowLayout::rows_f32) {
-        std::memcpy(static_cast<float*>(args.y) + r * width, from,
-                    static_cast<size_t>(width) * sizeof(float));
+        store_row(from, weight, width, static_cast<float*>(args.y) + r * width);
       } else {
         const int64_t i = r - begin;
-        store_tile_row(from, width, block + i / kTileRows, i % kTileRows,
+        store_tile_row(from, weight, width, block + i / kTileRows, i % kTileRows,
                        static_cast<std::byte*>(args.y));
       }
     }

@@ -30,6 +30,7 @@ const Kernel<RmsNorm> kRmsNorm = reference<RmsNorm>("rms_norm.ref", rms_norm);
 const Kernel<PrepareQkv> kPrepareQkv = reference<PrepareQkv>("prepare_qkv.ref", prepare_qkv);
 const Kernel<Gather> kGather = reference<Gather>("gather.ref", gather);
 const Kernel<Combine> kCombine = reference<Combine>("combine.ref", combine);
+const Kernel<Route> kRoute = reference<Route>("route.ref", route);
 
 }  // namespace
 
@@ -56,6 +57,10 @@ const Kernel<Gather>& table() {
 template <>
 const Kernel<Combine>& table() {
   return kCombine;
+}
+template <>
+const Kernel<Route>& table() {
+  return kRoute;
 }
 
 }  // namespace switchyard::ref

@@ -33,7 +33,10 @@ const char* why_not(const RouterSpec& router) {
   if (router.selector != "token_choice") return "this selector";
   if (router.score != Score::softmax) return "scores other than softmax";
   if (router.selection_bias) return "a selection bias";
-  if (router.noise != 0 || router.jitter != 0) return "noise";
+  if (router.noise != 0 || router.jitter != 0 || router.random_second) return "noise";
+  if (router.norm_order != 1) return "another norm of the weights than their sum";
+  if (router.renormalize_minimum != 0) return "a least divisor of the weights";
+  if (router.scale == 0) return "weights scaled by 0";  // a first weight of 0 marks unusable rows
   if (router.weight_on_input) return "weights on the expert's input";
   if (router.num_groups > 1 || router.max_devices > 0) return "group or device limits";
   if (router.capacity_factor != 0) return "capacity limits";

@@ -499,6 +499,8 @@ Status CudaModel::replay(const StepShape& shape) {
   return {};
 }
 
+// The best pick of a token that could be scored weighs more than 0: its softmax is at least 1 / E. Rows that could not have
+// weights of 0. Padding behind the step's own tokens is not shown.
 void CudaModel::observe(const StepInput& input, const StepShape& shape, RoutingObserver& observer) {
   const int64_t tokens = input.token.shape[0];
   for (size_t l = 0; l < config_.blocks.size(); ++l) {
@@ -506,17 +508,19 @@ void CudaModel::observe(const StepInput& input, const StepShape& shape, RoutingO
     if (!router) continue;
     const int64_t top_k = router->top_k, first = moe_layer_[l] * shape.tokens * most_picks_;
     int32_t* expert = results_.expert.as<int32_t>() + first;
+    float* weight = results_.weight.as<float>() + first;
     std::fill_n(load_.begin(), router->num_experts, 0);
     for (int64_t i = 0; i < tokens * top_k; ++i) {
       if (expert[i] >= 0) ++load_[static_cast<size_t>(expert[i])];
     }
+    RouteCounts counts;  // dropless
+    for (int64_t t = 0; t < tokens; ++t) counts.unusable_rows += weight[t * top_k] == 0 ? 1 : 0;
     const TensorView load = TensorView::of(load_.data(), {router->num_experts});
-    observer.on_routing(moe_layer_[l],
-                        {TensorView::of(expert, {tokens, top_k}),
-                         TensorView::of(results_.weight.as<float>() + first, {tokens, top_k}),
-                         load,
-                         load,
-                         {}});
+    observer.on_routing(moe_layer_[l], {.expert = TensorView::of(expert, {tokens, top_k}),
+                                        .weight = TensorView::of(weight, {tokens, top_k}),
+                                        .load = load,
+                                        .demand = load,
+                                        .counts = counts});
   }
 }
 

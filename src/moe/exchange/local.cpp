@@ -23,6 +23,7 @@ class LocalExchange final : public Exchange {
     gather_.run({.x = x,
                  .row_token = plan.row_token.as<int32_t>(),
                  .slot_offset = plan.slot_offset.as<int32_t>(),
+                 .row_weight = plan.row_weight.empty() ? nullptr : plan.row_weight.as<float>(),
                  .y = rows_},
                 scratch(gather_, step), step.stream);
     step.arena.rewind(mark);

@@ -1,22 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "moe/route/token_choice.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "moe/route/rows.h"
 
 namespace switchyard::moe {
 namespace {
 
-// The K largest of values[0, count), by falling value; equal values keep the lower index first
-// because a later equal value never displaces an earlier one.
-void top_k(const float* values, int count, int k, int32_t* index) {
-  int filled = 0;
-  for (int e = 0; e < count; ++e) {
-    if (filled == k && !(values[e] > values[index[k - 1]])) continue;
-    int at = filled < k ? filled++ : k - 1;
-    for (; at > 0 && values[e] > values[index[at - 1]]; --at) index[at] = index[at - 1];
-    index[at] = e;
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+// The groups, or the devices, that picks are limited to.
+struct Parts {
+  int count, top, size;
+  const int32_t* part_of;  // [E]; null: equal runs of `size` experts
+  GroupScore score;
+
+  bool limit() const { return top < count; }
+  int operator[](int e) const { return part_of != nullptr ? part_of[e] : e / size; }
+};
+
+Parts parts_of(const RouterSpec& spec, const int32_t* device_of) {
+  if (spec.max_devices > 0) {
+    return {spec.num_devices, spec.max_devices, spec.num_experts / spec.num_devices, device_of,
+            GroupScore::max};
   }
+  return {spec.num_groups, spec.top_groups, spec.num_experts / spec.num_groups, nullptr,
+          spec.group_score};
+}
+
+// The scores need not be formed to compare experts when they only repeat the order of the logits.
+bool chosen_by_logits(const RouterSpec& spec) {
+  const bool sums = spec.num_groups > 1 && spec.group_score == GroupScore::sum_top_2;
+  return !spec.selection_bias && !sums;
 }
 
 // Sum over all experts of exp(logit - highest), in ascending order.
@@ -26,68 +44,96 @@ float exp_sum(const float* logits, int count, float highest) {
   return sum;
 }
 
-// NaN anywhere, or +inf: no score can be formed. (-inf alone is a masked expert.)
-bool unusable(const float* logits, int count) {
-  bool found = false;
-  float highest = -std::numeric_limits<float>::infinity();
-  for (int e = 0; e < count; ++e) {
-    found |= std::isnan(logits[e]);
-    highest = logits[e] > highest ? logits[e] : highest;
+// score + bias of all experts.
+void form_choice(const RouterSpec& spec, const float* logits, float highest, const float* bias,
+                 float* choice) {
+  const int num_experts = spec.num_experts;
+  const float all = spec.score == Score::softmax ? exp_sum(logits, num_experts, highest) : 1.0f;
+  for (int e = 0; e < num_experts; ++e) {
+    const float score = score_of(spec.score, logits[e], highest) / all;
+    choice[e] = bias != nullptr ? choice_of(score, bias[e]) : score;
   }
-  return found || !std::isfinite(highest);
 }
 
-// softmax is monotone, so the picks are those of the logits; only K scores are ever needed.
-void choose(const RouterSpec& spec, const float* logits, int32_t* expert, float* weight) {
-  const int num_experts = spec.num_experts, k = spec.top_k;
-  if (unusable(logits, num_experts)) {
-    for (int i = 0; i < k; ++i) {
-      expert[i] = i;
-      weight[i] = 0;
-    }
-    return;
+// Marks the best parts in keep[0, count).
+void keep_best(const Parts& parts, const float* choice, int num_experts, bool* keep) {
+  float best[kMaxExperts], second[kMaxExperts];
+  int32_t order[kMaxExperts];
+  std::fill_n(best, parts.count, kLowest);
+  std::fill_n(second, parts.count, kLowest);
+  for (int e = 0; e < num_experts; ++e) {
+    const int p = parts[e];
+    second[p] = std::max(second[p], std::min(best[p], choice[e]));
+    best[p] = std::max(best[p], choice[e]);
   }
-  top_k(logits, num_experts, k, expert);
-  const float highest = logits[expert[0]];
-  float picked = 0;
-  for (int i = 0; i < k; ++i) {
-    weight[i] = std::exp(logits[expert[i]] - highest);
-    picked += weight[i];
+  if (parts.score == GroupScore::sum_top_2) {
+    for (int p = 0; p < parts.count; ++p) best[p] += second[p];
   }
-  float divisor = picked;  // softmax_after_top_k, which equals renormalize without an epsilon
-  if (spec.weigh == Weigh::raw) {
-    divisor = exp_sum(logits, num_experts, highest);
-  } else if (spec.weigh == Weigh::renormalize && spec.renormalize_epsilon != 0) {
-    const float all = exp_sum(logits, num_experts, highest);
-    divisor = all * (picked / all + spec.renormalize_epsilon);
+  top_k(best, parts.count, parts.top, order);
+  std::fill_n(keep, parts.count, false);
+  for (int i = 0; i < parts.top; ++i) keep[order[i]] = true;
+}
+
+// The K best among the experts of the best parts. Others are left out rather than masked with
+// -infinity, which an expert inside can have as well.
+void top_k_within(const Parts& parts, const float* choice, int num_experts, int k,
+                  int32_t* expert) {
+  bool keep[kMaxExperts];
+  keep_best(parts, choice, num_experts, keep);
+  float value[kMaxExperts];
+  int32_t id[kMaxExperts];
+  int count = 0;
+  for (int e = 0; e < num_experts; ++e) {
+    if (!keep[parts[e]]) continue;
+    value[count] = choice[e];
+    id[count++] = e;
   }
-  for (int i = 0; i < k; ++i) weight[i] = weight[i] / divisor * spec.scale;
+  top_k(value, count, k, expert);
+  for (int i = 0; i < k; ++i) expert[i] = id[expert[i]];
+}
+
+void weigh(const RouterSpec& spec, const float* logits, float highest, const int32_t* expert,
+           float* weight) {
+  for (int i = 0; i < spec.top_k; ++i) {
+    weight[i] = score_of(spec.score, logits[expert[i]], highest);
+  }
+  const float sum = weighs_by_sum(spec) ? exp_sum(logits, spec.num_experts, highest) : 1.0f;
+  finish_weights(spec, sum, weight);
 }
 
 }  // namespace
 
 Status check_token_choice(const RouterSpec& spec) {
   SWITCHYARD_TRY(spec.check());
-  const auto refuse = [](const char* what) {
-    return fail(Code::unsupported, "router: token_choice cannot do {} yet", what);
+  const auto refuse = [](const char* what, const char* whose) {
+    return fail(Code::unsupported, "router: token_choice has no {}; that is {}", what, whose);
   };
-  if (spec.score != Score::softmax) return refuse("scores other than softmax");
-  if (spec.selection_bias) return refuse("a selection bias");
-  if (spec.noise != 0) return refuse("noise");
-  if (spec.num_groups > 1 || spec.max_devices > 0) return refuse("group or device limits");
-  if (spec.capacity_factor != 0) return refuse("capacity limits");
+  if (spec.noise != 0) return refuse("noise", "the selector noisy_top_k");
+  if (spec.jitter != 0) return refuse("jitter", "the selector sparsemixer");
+  if (spec.random_second) return refuse("random second expert", "the selector gshard_top_2");
   return {};
 }
 
-void token_choice(const RouterSpec& spec, const float* logits, int64_t tokens, int32_t* expert,
-                  float* weight, const Stream& stream) {
-  // About 16 k logits are worth waking a thread for.
-  const int64_t grain = 1 + 16384 / spec.num_experts;
-  stream.pool().for_range(tokens, grain, [&](int64_t begin, int64_t end, int) {
-    for (int64_t t = begin; t < end; ++t) {
-      choose(spec, logits + t * spec.num_experts, expert + t * spec.top_k, weight + t * spec.top_k);
-    }
-  });
+int64_t token_choice(const RouterSpec& spec, const SelectInput& in, const SelectOutput& out,
+                     const Stream& stream) {
+  const Parts parts = parts_of(spec, in.device_of);
+  const float* bias = spec.selection_bias ? in.bias : nullptr;
+  const bool by_logits = chosen_by_logits(spec);
+  SWITCHYARD_CHECK(bias != nullptr || !spec.selection_bias, "a selection bias without values");
+  return for_each_row(spec, in, out, stream,
+                      [&](int64_t, const float* logits, int32_t* expert, float* weight) {
+                        const int num_experts = spec.num_experts;
+                        const float highest = *std::max_element(logits, logits + num_experts);
+                        float scores[kMaxExperts];
+                        if (!by_logits) form_choice(spec, logits, highest, bias, scores);
+                        const float* choice = by_logits ? logits : scores;
+                        if (parts.limit()) {
+                          top_k_within(parts, choice, num_experts, spec.top_k, expert);
+                        } else {
+                          top_k(choice, num_experts, spec.top_k, expert);
+                        }
+                        weigh(spec, logits, highest, expert, weight);
+                      });
 }
 
 }  // namespace switchyard::moe

@@ -58,6 +58,13 @@ def _hold_out(kept: list[Document]) -> list[Document]:
     return held
 
 
+def split(domain: str, documents: list[Document]) -> tuple[list[Document], list[Document]]:
+    """The documents of a domain for training and those held out, each text in one of them alone."""
+    train = _cut(documents, _MAX_MEGABYTES[domain] * 1e6)
+    held = _hold_out(train)
+    return train, held
+
+
 def _write(path: Path, documents: list[Document]) -> None:
     path.write_bytes(b"\0".join(document.text.encode() for document in documents))
 
@@ -73,8 +80,7 @@ def _by_package(documents: list[Document]) -> dict[str, dict[str, int]]:
 
 def _write_domain(domain: str, documents: list[Document], out: Path) -> dict[str, Any]:
     """Writes both splits of a domain; returns its row of the report."""
-    train = _cut(documents, _MAX_MEGABYTES[domain] * 1e6)
-    held = _hold_out(train)
+    train, held = split(domain, documents)
     if domain == "chat":
         train += written_exchanges()
     random.Random(_SEED_OF_DOMAINS).shuffle(train)

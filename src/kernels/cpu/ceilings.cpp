@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ceilings.h"
+#include "kernels/cpu/ceilings.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include "kernels/cpu/isa_region.h"
 #include "tensor/storage.h"
 
-namespace switchyard::bench {
+namespace switchyard::cpu {
 namespace {
 
 constexpr int64_t kWindow = int64_t{32}
@@ -31,10 +31,10 @@ float read_plain(const std::byte* from, int64_t bytes) {
 }
 
 }  // namespace
-}  // namespace switchyard::bench
+}  // namespace switchyard::cpu
 
 SWITCHYARD_ISA_BEGIN("avx2,fma")
-namespace switchyard::bench::avx2 {
+namespace switchyard::cpu::avx2 {
 namespace {
 constexpr double kFlops = 12 * 8 * 2;
 float multiply_add(int64_t rounds) {
@@ -49,11 +49,11 @@ float multiply_add(int64_t rounds) {
   return _mm256_cvtss_f32(sums[0]);
 }
 }  // namespace
-}  // namespace switchyard::bench::avx2
+}  // namespace switchyard::cpu::avx2
 SWITCHYARD_ISA_END
 
 SWITCHYARD_ISA_BEGIN("avx512f")
-namespace switchyard::bench::avx512 {
+namespace switchyard::cpu::avx512 {
 namespace {
 constexpr double kFlops = 12 * 16 * 2;
 float multiply_add(int64_t rounds) {
@@ -78,11 +78,11 @@ float read(const std::byte* from, int64_t bytes) {
   return _mm512_cvtss_f32(_mm512_castsi512_ps(sums[0]));
 }
 }  // namespace
-}  // namespace switchyard::bench::avx512
+}  // namespace switchyard::cpu::avx512
 SWITCHYARD_ISA_END
 
 SWITCHYARD_ISA_BEGIN("amx-tile,amx-bf16,avx512f")
-namespace switchyard::bench::amx {
+namespace switchyard::cpu::amx {
 namespace {
 struct TileShapes {
   uint8_t palette = 1, start_row = 0;
@@ -134,10 +134,10 @@ float multiply(const std::byte* data, int64_t rounds) {
   return 0;
 }
 }  // namespace
-}  // namespace switchyard::bench::amx
+}  // namespace switchyard::cpu::amx
 SWITCHYARD_ISA_END
 
-namespace switchyard::bench {
+namespace switchyard::cpu {
 namespace {
 
 // Median seconds of `windows` runs of body(thread) on all threads.
@@ -199,9 +199,9 @@ double amx_gflops(Pool& pool, const Storage& memory) {
 
 }  // namespace
 
-Ceilings measure_ceilings(Pool& pool) {
-  const Storage memory =
-      *Storage::allocate(std::max<int64_t>(int64_t{1} << 30, kWindow * 2 * pool.num_threads()));
+Result<Ceilings> measure_ceilings(Pool& pool) {
+  SWITCHYARD_ASSIGN(const Storage memory, Storage::allocate(std::max<int64_t>(
+                                              int64_t{1} << 30, kWindow * 2 * pool.num_threads())));
   std::memset(memory.data(), 0x3C, static_cast<size_t>(memory.size()));
   Pool one({.num_threads = 1});
   Ceilings ceilings;
@@ -212,4 +212,4 @@ Ceilings measure_ceilings(Pool& pool) {
   return ceilings;
 }
 
-}  // namespace switchyard::bench
+}  // namespace switchyard::cpu

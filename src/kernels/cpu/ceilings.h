@@ -5,9 +5,10 @@
 #pragma once
 #include <cstdint>
 
+#include "base/result.h"
 #include "base/threads.h"
 
-namespace switchyard::bench {
+namespace switchyard::cpu {
 
 struct Ceilings {
   double read_gbps_one = 0;  ///< memory to registers, one thread
@@ -17,7 +18,7 @@ struct Ceilings {
       0;  ///< f32 multiply-add in registers at the widest usable vectors, all threads
 };
 
-/// Takes about two seconds and 1 GiB. Honours SWITCHYARD_MAX_ISA.
-Ceilings measure_ceilings(Pool& pool);
+/// Takes about two seconds and 1 GiB. Honours SWITCHYARD_MAX_ISA. Errors: Code::out_of_memory.
+Result<Ceilings> measure_ceilings(Pool& pool);
 
-}  // namespace switchyard::bench
+}  // namespace switchyard::cpu
