@@ -2,6 +2,9 @@
 #include "model/cuda/experts.h"
 
 #include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "base/check.h"
 #include "base/environment.h"
@@ -29,18 +32,20 @@ RowOffsets row_offsets(const MoeFfn::Problem& problem) {
   return at;
 }
 
-const char* why_not(const RouterSpec& router) {
-  if (router.selector != "token_choice") return "this selector";
-  if (router.score != Score::softmax) return "scores other than softmax";
+// What of a router the kernels do not do; empty when they do all of it. MoeRoute knows more than MoeFfn's entries ask it for.
+std::string why_not(const RouterSpec& router) {
+  if (router.selector != "token_choice") return fmt::format("the selector {}", router.selector);
+  if (router.score != Score::softmax) return "a score other than softmax";
   if (router.selection_bias) return "a selection bias";
-  if (router.noise != 0 || router.jitter != 0 || router.random_second) return "noise";
-  if (router.norm_order != 1) return "another norm of the weights than their sum";
+  if (router.noise != 0 || router.jitter != 0 || router.random_second) return "a random choice";
+  if (router.weight_on_input) return "a weight on the expert's input";
+  if (router.num_groups > 1) return "a limit of groups";
+  if (router.max_devices > 0) return "a limit of devices";
+  if (router.norm_order != 1) return "a norm of the weights other than their sum";
   if (router.renormalize_minimum != 0) return "a least divisor of the weights";
-  if (router.scale == 0) return "weights scaled by 0";  // a first weight of 0 marks unusable rows
-  if (router.weight_on_input) return "weights on the expert's input";
-  if (router.num_groups > 1 || router.max_devices > 0) return "group or device limits";
-  if (router.capacity_factor != 0) return "capacity limits";
-  return nullptr;
+  if (router.scale == 0) return "a scale of 0";  // a first weight of 0 marks unusable rows
+  if (router.capacity_factor != 0) return "a capacity (--capacity-factor)";
+  return "";
 }
 
 RouteRule rule_of(const RouterSpec& router) {
@@ -59,7 +64,7 @@ RouteRule rule_of(const RouterSpec& router) {
 
 Result<Experts> Experts::create(const RouterSpec& router, int64_t width, int64_t ffn_width,
                                 DType dtype, int64_t max_tokens, int compute_capability) {
-  if (const char* reason = why_not(router); reason != nullptr) {
+  if (const std::string reason = why_not(router); !reason.empty()) {
     return fail(Code::unsupported, "router: {} cannot run on a CUDA device yet: use --device cpu",
                 reason);
   }
