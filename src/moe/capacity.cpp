@@ -121,7 +121,8 @@ Result<Overflow> find_overflow(std::string_view name) {
 int64_t expert_capacity(const CapacityRounding& rounding, int64_t tokens, int top_k,
                         int num_experts, float factor) {
   if (tokens == 0) return 0;
-  const auto units = static_cast<int64_t>(std::llround(double{factor} * kCapacityUnit));
+  const auto units =
+      static_cast<int64_t>(std::llround(static_cast<double>(factor) * kCapacityUnit));
   return std::max<int64_t>(rounding.round(units, tokens, top_k, num_experts), 1);
 }
 
