@@ -208,7 +208,8 @@ TEST(LayerCapacity, DroppedPicksPassByTheResidual) {
       for (int64_t pick = t * kTopK; pick < (t + 1) * kTopK; ++pick) {
         const int32_t e = routing.expert.as<int32_t>()[pick];
         if (e < 0) continue;
-        add_ffn(w.experts[e], kFfn, &x[t * kWidth], routing.weight.as<float>()[pick], out);
+        add_ffn(w.experts[e], kFfn, &x[t * kWidth],
+                static_cast<double>(routing.weight.as<float>()[pick]), out);
       }
       add_ffn(w.shared, kSharedWidth, &x[t * kWidth], 1, out);
       for (int64_t d = 0; d < kWidth; ++d) wanted[t * kWidth + d] += static_cast<float>(out[d]);
