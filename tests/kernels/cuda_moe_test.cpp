@@ -414,7 +414,7 @@ TEST(CudaMoeEntries, RefuseWhatTheyCannotDo) {
   MoeFfn::Problem good;
   good.rule.experts = 8;
   good.rule.top_k = 2;
-  good.width = 64;
+  good.width = 128;
   good.ffn_width = 64;
   good.max_tokens = 4;
   for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {

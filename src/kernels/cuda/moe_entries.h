@@ -14,6 +14,7 @@ void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
                       void* stream) noexcept;
 
 extern const MoeFfn::Kernel kMoeFfnSm80;        // any T, sm_80 and newer
+extern const MoeFfn::Kernel kMoeFfnSm90a;       // any T on Hopper
 extern const MoeFfn::Kernel kMoeFfnSm90aSmall;  // T <= 16 on Hopper, from the logits, one launch
 
 }  // namespace switchyard::cuda

@@ -7,6 +7,7 @@ namespace switchyard {
 std::span<const MoeFfn::Kernel> moe_ffn_kernels() noexcept {
   static const MoeFfn::Kernel kTable[] = {
       cuda::kMoeFfnSm90aSmall,
+      cuda::kMoeFfnSm90a,
       cuda::kMoeFfnSm80,
   };
   return kTable;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The experts of a MoE layer on Hopper, for any number of rows: both grouped products in one persistent launch, wgmma with
+// the weights as the M operand and an expert's tokens, rounded up to 8, as N.
+//
+//   x [T, D] -> hidden [R, F] bf16 (in panels, see below) -> rows [R, D] bf16 -> combine (a launch of its own)
+//   block     one per multiprocessor, 384 threads: a warp claims items and streams weights, three warps gather tokens, two
+//             warpgroups multiply; see moe_ffn_sm90a_plan.cuh, _load.cuh and _math.cuh
+//   ring      stages of [128 or 256 rows][64] weights and [tokens][64] of x or hidden, both with the 128-byte swizzle
+//   hidden    panels of 64 columns, [R'][64] swizzled, an expert's rows from a multiple of 8 on: what pass 1 makes of an
+//             item is one bulk store, and a stage of tokens in pass 2 is one bulk copy
+//   between   counters of finished panels, for each run of experts: pass 2 starts while pass 1 ends, and the weights of
+//             pass 2 are on their way before its tokens are
+//   cost      the hit experts' weights once, plus L2 traffic; no padded row beyond 8; nothing is read by the host
+// The order of K is the same in every tile configuration and no value is shared between tokens, so a token's bits depend on
+// nothing but the token.
+// Sources: NVIDIA's PTX ISA 9.0 (wgmma, mbarrier); Gale et al. 2022, arXiv 2211.15841 (dropless MoE by grouped products).
+#include "kernels/cuda/moe_entries.h"
+#include "kernels/cuda/moe_ffn_sm90a_tiles.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace switchyard::cuda {
+namespace {
+
+using sm90a::MoeFfnParams;
+
+static_assert(sm90a::kFirstSync + sm90a::kSyncClaimed < MoeFfn::kSyncWords);
+
+/// A tile and the mean rows of an expert up to which it is the right one.
+struct Choice {
+  const sm90a::TileKernel* tile;
+  int64_t most_mean_rows;
+};
+
+constexpr int64_t kAnyRows = int64_t{1} << 40;
+
+/// Best first; one that does not divide the widths is passed over. bench/results/notes-gpu-moe.md has what each measured.
+constexpr Choice kChoices[] = {
+    {&sm90a::kTile128x64, 40},        {&sm90a::kTile128x128, 160},      {&sm90a::kTile256x128, 400},
+    {&sm90a::kTile256x192, kAnyRows}, {&sm90a::kTile128x128, kAnyRows},
+};
+
+/// `ffn_width` padded.
+const sm90a::TileKernel& choose(int64_t rows, int experts, int64_t width,
+                                int64_t ffn_width) noexcept {
+  for (const Choice& each : kChoices) {
+    const int weight_rows = each.tile->weight_rows;
+    const bool divides = width % weight_rows == 0 && 2 * ffn_width % weight_rows == 0;
+    if (divides && rows <= each.most_mean_rows * experts) return *each.tile;
+  }
+  return sm90a::kTile128x128;
+}
+
+int64_t hidden_rows(const MoeFfn::Problem& problem) noexcept {
+  return (problem.max_tokens * problem.rule.top_k + 7) / 8 * 8 + 8 * problem.rule.experts;
+}
+
+int64_t hidden_bytes(const MoeFfn::Problem& problem) noexcept {
+  return hidden_rows(problem) * MoePack::padded(problem.ffn_width) * 2;
+}
+
+const char* refusal(const MoeFfn::Problem& problem) noexcept {
+  if (problem.weight != DType::bf16) return "needs bf16 weights";
+  if (problem.activation != GluActivation::swiglu) return "needs swiglu";
+  if (problem.width < 128 || problem.width > 16384 || problem.width % 128 != 0) {
+    return "needs a width that is a multiple of 128, of at most 16384";
+  }
+  if (problem.ffn_width < 1) return "needs a hidden width of at least 1";
+  if (problem.rule.experts > sm90a::kMaxExperts) return "needs at most 384 experts";
+  const int64_t rows = problem.max_tokens * problem.rule.top_k;
+  if (rows > int64_t{1} << 21) return "needs at most 2097152 rows";
+  if (problem.max_tokens * problem.width > int64_t{1} << 34)
+    return "needs at most 32 GiB of tokens";
+  return MoeRoute::refusal({problem.rule, problem.max_tokens});
+}
+
+bool suits(const MoeFfn::Problem&, int64_t) noexcept { return true; }
+
+int64_t workspace(const MoeFfn::Problem& problem) noexcept {
+  return hidden_bytes(problem) + problem.max_tokens * problem.rule.top_k * problem.width * 2;
+}
+
+void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream) noexcept {
+  if (args.tokens == 0) return;
+  const int64_t ffn = MoePack::padded(problem.ffn_width);
+  MoeFfnParams params{};
+  params.x = static_cast<const bf16*>(args.x);
+  params.w13 = static_cast<const bf16*>(args.w13);
+  params.w2 = static_cast<const bf16*>(args.w2);
+  params.hidden = static_cast<bf16*>(args.workspace);
+  params.rows = reinterpret_cast<bf16*>(static_cast<char*>(args.workspace) + hidden_bytes(problem));
+  params.slot_offset = args.routing.slot_offset;
+  params.row_token = args.routing.row_token;
+  params.sync = reinterpret_cast<int32_t*>(args.sync) + sm90a::kFirstSync;
+  params.experts = problem.rule.experts;
+  params.width = static_cast<int>(problem.width);
+  params.ffn_width = static_cast<int>(ffn);
+  params.hidden_rows = static_cast<int>(hidden_rows(problem));
+  choose(args.tokens * problem.rule.top_k, problem.rule.experts, problem.width, ffn)
+      .launch(params, static_cast<cudaStream_t>(stream));
+  launch_combine(problem, args, params.rows, stream);
+}
+
+}  // namespace
+
+const MoeFfn::Kernel kMoeFfnSm90a = {
+    "moe_ffn.cuda.sm90a", 90, 90, false, refusal, suits, workspace, run};
+
+}  // namespace switchyard::cuda

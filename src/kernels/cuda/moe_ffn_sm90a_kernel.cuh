@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Hopper MoE kernel: both grouped products of a MoE layer in one persistent launch. See moe_ffn_sm90a.cu.
+#pragma once
+#include "kernels/cuda/moe_ffn_sm90a_math.cuh"
+#include "kernels/cuda/moe_ffn_sm90a_tiles.cuh"
+
+namespace switchyard::cuda::sm90a {
+
+template <class TileT>
+__device__ __forceinline__ void init_barriers(Shared<TileT>& shared) {
+  for (int i = 0; i < TileT::kStages; ++i) {
+    barrier_init(shared_address(&shared.full[i]), 1 + kGatherThreads);
+    barrier_init(shared_address(&shared.empty[i]), 4 * kNumConsumers);
+  }
+  for (int i = 0; i < TileT::kPanels; ++i) barrier_init(shared_address(&shared.drained[i]), 1);
+  for (int i = 0; i < kQueue; ++i) {
+    barrier_init(shared_address(&shared.queue_full[i]), 1);
+    barrier_init(shared_address(&shared.queue_empty[i]), kQueueReaders);
+  }
+  barrier_init(shared_address(&shared.ahead), 1);
+  shared.staged = 0;
+  barrier_init_done();
+}
+
+/// The last block leaves the counters zero for the next call.
+__device__ __forceinline__ void leave(const MoeFfnParams& p) {
+  __threadfence();
+  if (atomicAdd(&p.sync[kSyncLeft], 1) != static_cast<int>(gridDim.x) - 1) return;
+  for (int i = 0; i < kSyncGroups + 2; ++i) p.sync[i] = 0;
+}
+
+template <class TileT>
+__global__ void __launch_bounds__(kThreads, 1)
+    moe_ffn_kernel(const __grid_constant__ MoeFfnParams p) {
+  extern __shared__ __align__(1024) uint8_t bytes[];
+  Shared<TileT>& shared = *reinterpret_cast<Shared<TileT>*>(bytes);
+  if (threadIdx.x == 0) init_barriers(shared);
+  wait_for_previous_kernel();
+  make_plan<TileT>(shared.plan, p);
+  if (threadIdx.x < 128 * kNumConsumers) {
+    take_registers<TileT::kConsumerRegisters>();
+    consume(shared, p);
+  } else {
+    give_registers<TileT::kLoaderRegisters>();
+    if (threadIdx.x < 128 * kNumConsumers + 32) {
+      claim_and_stream(shared, p);
+    } else {
+      load_tokens(shared, p);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) leave(p);
+}
+
+/// One block per multiprocessor, started while the kernel before drains.
+template <class TileT>
+void launch_tile(const MoeFfnParams& params, cudaStream_t stream) noexcept {
+  int device = 0, multiprocessors = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  constexpr int kBytes = static_cast<int>(sizeof(Shared<TileT>));
+  cudaFuncSetAttribute(moe_ffn_kernel<TileT>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(multiprocessors));
+  config.blockDim = dim3(kThreads);
+  config.dynamicSmemBytes = kBytes;
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = 1;
+  cudaLaunchKernelEx(&config, moe_ffn_kernel<TileT>, params);
+}
+
+template <class TileT>
+constexpr TileKernel tile_kernel(const char* name) {
+  return {name, TileT::kRows, TileT::kTokens, launch_tile<TileT>};
+}
+
+}  // namespace switchyard::cuda::sm90a

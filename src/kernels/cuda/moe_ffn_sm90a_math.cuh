@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// The consumers of the Hopper MoE kernel: two warpgroups, each with kM64 tiles of 64 weight rows against all tokens of
+// the stage, accumulators in registers.
+//
+//   pass 1  packed rows alternate 8 gate, 8 up: elements 4j, 4j + 1 of a thread are gate and 4j + 2, 4j + 3 up of the
+//           same hidden column for two tokens, so act(gate) * up needs no exchange
+//   both    results are transposed on their way to shared memory (stmatrix), token by token, 64 columns = 128 bytes
+#pragma once
+#include "kernels/cuda/moe_ffn_sm90a_load.cuh"
+#include "kernels/cuda/wgmma.cuh"
+
+namespace switchyard::cuda::sm90a {
+
+/// silu(gate) * up. Each value by itself: sharing a reciprocal between two tokens would save special-function work, but
+/// then a token's last bit depends on its neighbour, which may be padding.
+__device__ __forceinline__ float silu_gated(float gate, float up) {
+  return gate * up * reciprocal(1.0f + __expf(-gate));
+}
+
+/// Which part of the block's work a consumer thread has.
+struct Consumer {
+  int group = threadIdx.x / 128;  ///< warpgroup
+  int thread = threadIdx.x % 128;
+  int warp = thread / 32, lane = thread % 32;
+
+  /// The same values, unknown to the compiler: else it computes the addresses of every tile size up front and spills.
+  __device__ __forceinline__ Consumer opaque() const {
+    Consumer copy = *this;
+    asm volatile("" : "+r"(copy.group), "+r"(copy.thread), "+r"(copy.warp), "+r"(copy.lane));
+    return copy;
+  }
+};
+
+/// Frees a stage: one lane of each warp.
+template <class TileT>
+__device__ __forceinline__ void release(Shared<TileT>& shared, int slot, const Consumer& me) {
+  if (me.lane == 0) barrier_arrive(shared_address(&shared.empty[slot]));
+}
+
+/// acc[i] = weights of tile i of this group x tokens, over all of K.
+template <class TileT, int kColumns>
+__device__ __forceinline__ void multiply(float (&acc)[TileT::kM64][kColumns / 2],
+                                         Shared<TileT>& shared, const Item& item,
+                                         Cursor<TileT::kStages>& at, uint32_t lead_parity,
+                                         const Consumer& me) {
+  constexpr int kTileBytes = 64 * kStepBytes;
+  // The second consumer stays behind the first: one computes while the other writes results.
+  const bool staggered = TileT::kLead > 0 && item.steps > TileT::kStages;
+  if (staggered && me.group == 1) barrier_wait(shared_address(&shared.ahead), lead_parity);
+  int previous = 0;
+  for (int step = 0; step < item.steps; ++step, at.advance()) {
+    barrier_wait(shared_address(&shared.full[at.slot]), at.parity);
+    if (item.pass == 0) fence_async_shared();  // gathered tokens came by ordinary writes
+    const uint32_t stage = shared_address(shared.stage[at.slot]);
+    const uint64_t tokens = wgmma_operand(stage + TileT::kWeightBytes);
+    const uint64_t weights = wgmma_operand(stage + me.group * TileT::kM64 * kTileBytes);
+    wgmma_begin();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int i = 0; i < TileT::kM64; ++i) {
+        Wgmma<kColumns>::multiply_add(acc[i], weights + i * (kTileBytes >> 4) + 2 * k,
+                                      tokens + 2 * k);
+      }
+    }
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (step > 0) release(shared, previous, me);
+    if (staggered && step == TileT::kLead && threadIdx.x == 0) {
+      barrier_arrive(shared_address(&shared.ahead));
+    }
+    previous = at.slot;
+  }
+  wgmma_wait<0>();
+  release(shared, previous, me);
+}
+
+/// Byte of a token's 16-byte chunk in a staging panel: the swizzle that a stage of tokens has.
+__device__ __forceinline__ uint32_t staged_byte(int token, int chunk) {
+  return token * kStepBytes + ((chunk ^ (token & 7)) * 16);
+}
+
+constexpr int kGroupBytes = 8 * kStepBytes;  ///< of a staging panel: 8 tokens
+
+/// All threads of this consumer.
+__device__ __forceinline__ void group_barrier(const Consumer& me) {
+  if (me.group == 0) {
+    fixed_barrier<1, 128>();
+  } else {
+    fixed_barrier<2, 128>();
+  }
+}
+
+/// The staging panel that this consumer fills.
+template <class TileT>
+__device__ __forceinline__ int panel_of(int group) {
+  return TileT::kPanels == 1 ? 0 : group;
+}
+
+/// What a consumer thread carries from item to item.
+struct ConsumerState {
+  /// The counter of the hidden panel that this thread has sent and not yet reported, or -1; one thread of a group has it.
+  int pending = -1;
+  uint32_t panel_parity = 0;  ///< of the panels that this block has made
+  uint32_t lead_parity = 0;   ///< of the items that were staggered
+};
+
+/// Waits until the panel is written, then counts it and frees its staging. To be called before anything is awaited that
+/// another block makes of it: a block that waits for hidden panels has reported all of its own.
+template <class TileT>
+__device__ __forceinline__ void report(Shared<TileT>& shared, const MoeFfnParams& p, int& pending) {
+  if (pending < 0) return;
+  bulk_store_wait();
+  fence_async_global();
+  add_release(&p.sync[pending], 1);
+  barrier_arrive(shared_address(&shared.drained[panel_of<TileT>(threadIdx.x / 128)]));
+  pending = -1;
+}
+
+/// One thread: sends the staged panel out, if all of it is there (the last consumer to arrive does it).
+template <class TileT>
+__device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnParams& p,
+                                            const Item& item, int panel, int& pending) {
+  if (TileT::kPanels < kNumConsumers) {
+    __threadfence_block();
+    if (atomicAdd_block(&shared.staged, 1u) % kNumConsumers != kNumConsumers - 1) return;
+    __threadfence_block();
+  }
+  const int64_t column = static_cast<int64_t>(item.block) * TileT::kPanels + panel;
+  const int64_t row = column * p.hidden_rows + hidden_row(shared.plan, item.expert) + item.row;
+  bulk_store(p.hidden + row * kStepInputs,
+             shared_address(shared.staging) + panel * TileT::kTokenBytes,
+             item.columns * kStepBytes);
+  bulk_store_commit();
+  pending = item.expert / ((p.experts + kSyncGroups - 1) / kSyncGroups);
+}
+
+/// act(gate) * up of 64 * kM64 packed rows into the panel, and out.
+template <class TileT, int kColumns>
+__device__ __forceinline__ void stage_hidden(const float (&acc)[TileT::kM64][kColumns / 2],
+                                             Shared<TileT>& shared, const MoeFfnParams& p,
+                                             const Item& item, ConsumerState& state,
+                                             const Consumer& me) {
+  if (me.thread == 0) report(shared, p, state.pending);
+  const int panel = panel_of<TileT>(me.group);
+  barrier_wait(shared_address(&shared.drained[panel]), state.panel_parity ^ 1);
+  const uint32_t panel_base = shared_address(shared.staging) + panel * TileT::kTokenBytes;
+#pragma unroll
+  for (int i = 0; i < TileT::kM64; ++i) {
+    const int chunk = (TileT::kPanels == 1 ? me.group : i) * 4 + me.warp;
+    const uint32_t base = panel_base + staged_byte(me.lane, chunk);
+    uint32_t pair[kColumns / 8];
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+      const float* a = &acc[i][4 * j];
+      pair[j] = pack_bf16(silu_gated(a[0], a[2]), silu_gated(a[1], a[3]));
+    }
+#pragma unroll
+    for (int j = 0; j + 4 <= kColumns / 8; j += 4) {
+      store_transposed(base + j * kGroupBytes, pair[j], pair[j + 1], pair[j + 2], pair[j + 3]);
+    }
+#pragma unroll
+    for (int j = kColumns / 32 * 4; j < kColumns / 8; ++j) {
+      store_transposed(base + j * kGroupBytes, pair[j]);
+    }
+  }
+  fence_async_shared();
+  group_barrier(me);
+  if (me.thread == 0) send_hidden(shared, p, item, panel, state.pending);
+  __syncwarp();
+}
+
+/// The item's part of `rows`, 64 columns and up to kChunk tokens at a time through this group's half of the staging.
+template <class TileT, int kColumns>
+__device__ __forceinline__ void write_rows(const float (&acc)[TileT::kM64][kColumns / 2],
+                                           Shared<TileT>& shared, const MoeFfnParams& p,
+                                           const Item& item, const Consumer& me) {
+  constexpr int kChunk = TileT::kTokens * TileT::kPanels / kNumConsumers;
+  const uint8_t* staging = shared.staging + me.group * kChunk * kStepBytes;
+  const int chunk = 2 * me.warp + me.lane / 8 % 2;  // of the matrix whose row this lane addresses
+  const uint32_t base =
+      shared_address(staging) + staged_byte(me.lane / 16 * 8 + me.lane % 8, chunk);
+  const int row = me.thread / 8,
+            part = me.thread % 8;  // this thread writes 16 bytes of each 16th token
+  const uint8_t* from = staging + staged_byte(row, part);
+  const int64_t first = shared.plan.row_begin[item.expert] + item.row + row;
+#pragma unroll
+  for (int i = 0; i < TileT::kM64; ++i) {
+    const int column = item.block * TileT::kRows + (me.group * TileT::kM64 + i) * 64 + part * 8;
+    __nv_bfloat16* to = p.rows + first * p.width + column;
+#pragma unroll
+    for (int begin = 0; begin < kColumns; begin += kChunk) {
+      constexpr int kGroups = kColumns / 8;
+#pragma unroll
+      for (int j = begin / 8; j < kGroups && j < (begin + kChunk) / 8; j += 2) {
+        const float* a = &acc[i][4 * j];
+        const uint32_t at = base + (j - begin / 8) * kGroupBytes;
+        if (j + 1 < kGroups) {
+          store_transposed(at, pack_bf16(a[0], a[1]), pack_bf16(a[2], a[3]), pack_bf16(a[4], a[5]),
+                           pack_bf16(a[6], a[7]));
+        } else {
+          store_transposed(at, pack_bf16(a[0], a[1]), pack_bf16(a[2], a[3]));
+        }
+      }
+      group_barrier(me);
+#pragma unroll
+      for (int token = begin; token < kColumns && token < begin + kChunk; token += 16) {
+        if (token + row < item.valid) {
+          *reinterpret_cast<uint4*>(to) =
+              *reinterpret_cast<const uint4*>(from + (token - begin) * kStepBytes);
+        }
+        to += 16 * p.width;
+      }
+      group_barrier(me);
+    }
+  }
+}
+
+template <class TileT, int kColumns>
+__device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfnParams& p,
+                                             const Item& item, Cursor<TileT::kStages>& at,
+                                             ConsumerState& state) {
+  const Consumer me = Consumer().opaque();
+  float acc[TileT::kM64][kColumns / 2] =
+      {};  // without a first value their life would reach from item to item
+  multiply<TileT, kColumns>(acc, shared, item, at, state.lead_parity, me);
+  if (item.pass == 0) {
+    stage_hidden<TileT, kColumns>(acc, shared, p, item, state, me);
+  } else {
+    write_rows<TileT, kColumns>(acc, shared, p, item, me);
+  }
+}
+
+/// Picks the code for the item's exact number of columns, which is in kLow ... kHigh.
+template <class TileT, int kLow = 8, int kHigh = TileT::kTokens>
+__device__ __forceinline__ void consume_exact(Shared<TileT>& shared, const MoeFfnParams& p,
+                                              const Item& item, Cursor<TileT::kStages>& at,
+                                              ConsumerState& state) {
+  if constexpr (kLow == kHigh) {
+    consume_item<TileT, kLow>(shared, p, item, at, state);
+  } else {
+    constexpr int kMiddle = (kLow + kHigh) / 16 * 8;
+    if (item.columns <= kMiddle) {
+      consume_exact<TileT, kLow, kMiddle>(shared, p, item, at, state);
+    } else {
+      consume_exact<TileT, kMiddle + 8, kHigh>(shared, p, item, at, state);
+    }
+  }
+}
+
+template <class TileT>
+__device__ __forceinline__ void consume(Shared<TileT>& shared, const MoeFfnParams& p) {
+  Cursor<kQueue> queue;
+  Cursor<TileT::kStages> at;
+  ConsumerState state;
+  bool in_pass_2 = false;
+  for (Item item; next_item(shared, queue, item);) {
+    if (item.pass == 1 && !in_pass_2) {
+      in_pass_2 = true;  // from here on the staging is ours: the last panel must have left
+      report(shared, p, state.pending);
+      for (int i = 0; i < TileT::kPanels; ++i) {
+        barrier_wait(shared_address(&shared.drained[i]), state.panel_parity ^ 1);
+      }
+    }
+    consume_exact<TileT>(shared, p, item, at, state);
+    if (item.pass == 0) state.panel_parity ^= 1;
+    if (item.steps > TileT::kStages) state.lead_parity ^= 1;
+  }
+  report(shared, p, state.pending);
+}
+
+}  // namespace switchyard::cuda::sm90a
