@@ -7,7 +7,7 @@
 //     S^T [16 keys, 8 heads] = K Q^T     K rows go straight from memory into mma operands, z permuted alike in K and Q
 //     P = exp2(S - max)                  8 x 8 pieces are transposed in registers for the next product
 //     O^T [Z, 8 heads] += V^T P^T        two keys' values are interleaved in registers; z permuted, undone at the store
-//   A lane copies what it will read into a ring of its own in shared memory, three tiles ahead: no barrier, no registers.
+//   A lane copies what it will read into a ring of its own in shared memory, two tiles ahead: no barrier, no registers.
 //   Spans are merged in a fixed order by the block that comes last, so a token's bits depend on its own keys alone.
 // Floor: the bytes of K and V of every cached position, once. Source: Dao et al. 2023, "Flash-Decoding"; Kwon et al. 2023,
 // arXiv 2309.06180.
@@ -17,11 +17,11 @@
 namespace switchyard::cuda {
 namespace {
 
-constexpr int kWarps = 4, kThreads = kWarps * kWarp, kBlocks = 2;  // blocks of a multiprocessor
+constexpr int kWarps = 4, kThreads = kWarps * kWarp, kBlocks = 3;  // blocks of a multiprocessor
 constexpr int kSpan = 512, kShare = kSpan / kWarps,
               kTile = 16;  // positions: an item's, a warp's, a step's
 constexpr int kHeads = 8;  // columns of the mma
-constexpr int kDepth = 3;  // tiles on their way in each warp
+constexpr int kDepth = 2;  // tiles on their way in each warp
 constexpr float kLog2e = 1.4426950408889634f;
 
 struct Item {
