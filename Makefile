@@ -38,7 +38,7 @@ sanitize: deps
 
 fuzz: deps
 	@cmake --preset fuzz >/dev/null
-	@cmake --build --preset fuzz -j $(JOBS)
+	@cmake --build --preset fuzz --target fuzz_targets -j $(JOBS)
 	@scripts/run_fuzz.sh build/fuzz $(or $(FUZZ_SECONDS),60)
 
 bench: deps
