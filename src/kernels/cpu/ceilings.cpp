@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kWindow = int64_t{32}
                             << 20;  // bytes of a thread: far beyond L2, short beside a disturbance
-volatile float sink;                // keeps results alive
+thread_local volatile float sink;   // keeps results alive
 
 float read_plain(const std::byte* from, int64_t bytes) {
   uint64_t sums[8] = {};
