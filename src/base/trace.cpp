@@ -105,7 +105,7 @@ struct Tracer::Impl {
   std::atomic<int64_t> dropped{0};
 };
 
-Tracer::Tracer() : impl_(std::make_unique<Impl>()) {}
+Tracer::Tracer() : impl_(std::make_unique<Impl>()) { calibrate_clock(); }
 Tracer::~Tracer() = default;
 
 void Tracer::set_layers(int num_layers) {

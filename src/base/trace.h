@@ -6,12 +6,13 @@
 #pragma once
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/clock.h"
 
 namespace switchyard {
 
@@ -79,12 +80,6 @@ class Tracer {
   std::atomic<bool> sums_on_{false}, events_on_{false};
   std::unique_ptr<Impl> impl_;
 };
-
-inline int64_t now_ns() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// Times a scope into a tracer, which may be null.
 class ZoneScope {

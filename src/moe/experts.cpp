@@ -9,8 +9,8 @@ namespace {
 // The activation is fused into the first product; its share of the phase is that of the threads'
 // time.
 void add_split(const PhaseSplit& split, int64_t start, int64_t end, const Step& step) {
-  const auto busy = static_cast<double>(split.busy_ns.load());
-  const auto epilogue = static_cast<double>(split.epilogue_ns.load());
+  const auto busy = static_cast<double>(split.busy_ticks.load());
+  const auto epilogue = static_cast<double>(split.epilogue_ticks.load());
   const double share = busy > 0 ? epilogue / busy : 0;
   const int64_t border = end - static_cast<int64_t>(share * static_cast<double>(end - start));
   step.stream.tracer()->add(Zone::gemm_up, step.layer, start, border);

@@ -71,7 +71,7 @@ void run_all(const GroupedGemm::Problem& problem, const GroupedGemm::Args& args,
       const int64_t start = args.split != nullptr ? now_ns() : 0;
       for (int64_t row = first; row < last; ++row) expert.run(row, begin, end);
       if (args.split != nullptr) {
-        args.split->busy_ns.fetch_add(now_ns() - start, std::memory_order_relaxed);
+        args.split->busy_ticks.fetch_add(now_ns() - start, std::memory_order_relaxed);
       }
     });
   }

@@ -43,10 +43,10 @@ constexpr int64_t row_layout_bytes(RowLayout layout, int64_t max_rows, int64_t w
 
 enum class Fusion : uint8_t { none, swiglu };
 
-/// Thread-seconds that fused kernels spend in all and in their epilogue, so that a report can tell the activation's
+/// What of a fused kernel's time its epilogue takes, in ticks of all threads, so that a report can tell the activation's
 /// share of a fused phase. Counted only while tracing.
 struct PhaseSplit {
-  std::atomic<int64_t> busy_ns{0}, epilogue_ns{0};
+  std::atomic<int64_t> busy_ticks{0}, epilogue_ticks{0};
 };
 
 struct GroupedGemm {
