@@ -220,7 +220,7 @@ FileWriter::~FileWriter() {
 
 Status FileWriter::flush() {
   if (fd_ < 0) return fail(Code::bad_request, "{}: is not open for writing", path_);
-  const Status written = write_all(fd_, path_, buffer_);
+  Status written = write_all(fd_, path_, buffer_);
   buffer_.clear();
   if (!written.ok()) ::close(std::exchange(fd_, -1));
   return written;

@@ -201,7 +201,7 @@ Gauge& MetricRegistry::gauge(std::string_view name, std::string_view help, const
 }
 
 Histogram& MetricRegistry::histogram(std::string_view name, std::string_view help,
-                                     std::vector<double> bounds, const Labels& labels) {
+                                     const std::vector<double>& bounds, const Labels& labels) {
   Histogram& found = impl_->find_or_add<Histogram, 2>(name, help, labels, bounds);
   SWITCHYARD_CHECK(found.bounds() == bounds, "{}: registered with other bounds", name);
   return found;

@@ -62,8 +62,8 @@ class MetricRegistry {
   /// Registers (or finds) a series. One name has one kind and one help text (checked).
   Counter& counter(std::string_view name, std::string_view help, const Labels& labels = {});
   Gauge& gauge(std::string_view name, std::string_view help, const Labels& labels = {});
-  Histogram& histogram(std::string_view name, std::string_view help, std::vector<double> bounds,
-                       const Labels& labels = {});
+  Histogram& histogram(std::string_view name, std::string_view help,
+                       const std::vector<double>& bounds, const Labels& labels = {});
 
   /// All series in the order of registration of their names, then of their labels.
   std::string prometheus_text() const;

@@ -165,7 +165,7 @@ Status BenchQuality::score_all(float factor) {
   Row all{"all", factor, {}, 0};
   for (const Input& input : inputs_) {
     if (!model_.quiet)
-      std::fprintf(stderr, "capacity %g: %s\n", double{factor}, input.path.c_str());
+      std::fprintf(stderr, "capacity %g: %s\n", static_cast<double>(factor), input.path.c_str());
     auto score = score_text(*model, *pool_, input.ids, windows_);
     if (!score.ok()) return with_context(score.error(), input.path);
     all.score.add(*score);
@@ -219,7 +219,8 @@ void BenchQuality::write(JsonWriter& json, const Row& row) const {
   json.field("threads", pool_->num_threads());
   json.field("context", windows_.context).field("unscored", windows_.unscored);
   json.field("step_tokens", windows_.step_tokens);
-  json.field("capacity_factor", double{row.factor}).field("overflow", model_.engine.overflow);
+  json.field("capacity_factor", static_cast<double>(row.factor))
+      .field("overflow", model_.engine.overflow);
   json.field("capacity_rounding", model_.engine.capacity_rounding);
   json.field("tokens", score.tokens).field("nats_per_token", score.nats_per_token());
   json.field("perplexity", score.perplexity());

@@ -23,8 +23,8 @@ struct State {
 };
 
 State& state() {
-  static State* const kState = new State;
-  return *kState;
+  static State* const only = new State;
+  return *only;
 }
 
 [[noreturn]] void leave_now() {

@@ -80,6 +80,7 @@ std::vector<double> shares(const PromptExperts& prompt, size_t layer) {
   const std::vector<uint32_t>& picks = prompt.moe->picks[layer];
   const double total = std::max(std::accumulate(picks.begin(), picks.end(), 0.0), 1.0);
   std::vector<double> shares;
+  shares.reserve(picks.size());
   for (const uint32_t count : picks) shares.push_back(count / total);
   return shares;
 }

@@ -2,6 +2,7 @@
 #include "cli/terminal.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -122,7 +123,7 @@ std::string bar(double fraction, int columns) {
   constexpr const char* kEighths[] = {"",       "\u258F", "\u258E", "\u258D",
                                       "\u258C", "\u258B", "\u258A", "\u2589"};
   const double clamped = std::clamp(fraction, 0.0, 1.0);  // NaN comes out as NaN: no bar
-  const int eighths = clamped > 0 ? static_cast<int>(clamped * columns * 8 + 0.5) : 0;
+  const int eighths = clamped > 0 ? static_cast<int>(std::lround(clamped * columns * 8)) : 0;
   std::string out;
   for (int i = 0; i < eighths / 8; ++i) out += "\u2588";
   out += kEighths[eighths % 8];

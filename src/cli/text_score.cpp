@@ -33,8 +33,8 @@ class PickCounter final : public model::RoutingObserver {
 double negative_log_likelihood(std::span<const float> logits, int32_t target) {
   const float highest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
-  for (const float logit : logits) sum += double{std::exp(logit - highest)};
-  return std::log(sum) - double{logits[static_cast<size_t>(target)] - highest};
+  for (const float logit : logits) sum += static_cast<double>(std::exp(logit - highest));
+  return std::log(sum) - static_cast<double>(logits[static_cast<size_t>(target)] - highest);
 }
 
 /// One text under way.

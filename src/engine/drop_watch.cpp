@@ -29,7 +29,8 @@ void DropWatch::add(std::span<const int32_t> demand, int64_t dropped) {
   dropped_ += dropped;
   if (dropped == 0) return;
   for (size_t i = 0; i < kFactors.size(); ++i)
-    if (kFactors[i] > factor_) would_drop_[i] += excess(demand, total, double{kFactors[i]});
+    if (kFactors[i] > factor_)
+      would_drop_[i] += excess(demand, total, static_cast<double>(kFactors[i]));
 }
 
 void DropWatch::end_step() {

@@ -9,6 +9,7 @@ constexpr const char* kStageNames[kNumStages] = {"prefill", "decode", "mixed"};
 /// 1, 2, 4 ... up to 2^(count - 1).
 std::vector<double> powers_of_two(int count) {
   std::vector<double> bounds;
+  bounds.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) bounds.push_back(static_cast<double>(int64_t{1} << i));
   return bounds;
 }

@@ -74,7 +74,7 @@ void register_facts(MetricRegistry& registry, const ModelSummary& summary,
   registry
       .gauge("switchyard_capacity_factor_ratio",
              "Expert capacity over an even share; 0: no token is dropped")
-      .set(double{options.capacity_factor});
+      .set(static_cast<double>(options.capacity_factor));
   registry.gauge("switchyard_build_info", "The program", {{"version", kVersion}}).set(1);
   registry
       .gauge("switchyard_config_info", "The model",

@@ -45,6 +45,7 @@ class ChatTemplate {
   template <class Messages>
   Result<std::vector<int32_t>> encode(const Messages& messages, const Tokenizer& tokenizer) const {
     std::vector<ChatMessage> copies;
+    copies.reserve(std::size(messages));
     for (const auto& message : messages) copies.push_back({message.role, message.content});
     return encode(copies, ChatRender{}, tokenizer);
   }

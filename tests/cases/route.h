@@ -146,8 +146,13 @@ inline bool weights_agree(const RouterSpec& spec, std::span<const float> z, cons
     best = std::max(best, exact_score(spec.score, z, static_cast<size_t>(e)));
   }
   // A sum over E f32 numbers in a row errs by up to E half units; the naive one is in f64.
-  const double relative = 2e-6 + 4e-8 * spec.num_experts;
+  const double sums = 2e-6 + 4e-8 * spec.num_experts;
+  const double highest = z.empty() ? 0 : wide(*std::max_element(z.begin(), z.end()));
   for (size_t i = 0; i < row.weight.size(); ++i) {
+    // e^(z - highest): the difference is rounded to f32, by half a unit of its own size.
+    const double below = highest - wide(z[static_cast<size_t>(row.expert[i])]);
+    const double relative =
+        sums + (spec.score == Score::softmax && std::isfinite(below) ? 6e-8 * below : 0);
     const double found = wide(weight[i]), wanted = row.weight[i];
     if (!std::isfinite(found) || found < 0) return false;
     if (row.usable && best < blurred_below(spec.score)) continue;  // nothing to compare

@@ -64,7 +64,8 @@ void Work::set_chunks(SlotWork& slot, double task_ns, const Limits& limits) cons
   int64_t rows = std::min<int64_t>(slot.rows, limits.max_rows);
   if (rows > kTileRows && cost_ns(rows, 1) > task_ns) {
     const double share = task_ns / cost_ns(rows, 1);
-    const auto blocks = static_cast<int64_t>(share * static_cast<double>(rows / kTileRows));
+    const int64_t whole = rows / kTileRows;
+    const auto blocks = static_cast<int64_t>(share * static_cast<double>(whole));
     rows = std::max<int64_t>(1, blocks) * kTileRows;
   }
   const auto fitting = static_cast<int64_t>(task_ns / cost_ns(rows, 1));
