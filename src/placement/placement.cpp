@@ -41,7 +41,7 @@ Status check_placement(const Placement& placement, Sharing sharing) {
       if (at.rank < 0 || at.rank >= ranks || at.slot < 0 || at.slot >= slots)
         return fail(Code::internal, "expert {} on rank {} slot {}, of {} ranks and {} slots", e,
                     at.rank, at.slot, ranks, slots);
-      int& held = holder[static_cast<size_t>(at.rank * slots + at.slot)];
+      int& held = holder[static_cast<size_t>(at.rank) * slots + at.slot];
       if (held >= 0)
         return fail(Code::internal, "experts {} and {} share slot {} of rank {}", held, e, at.slot,
                     at.rank);

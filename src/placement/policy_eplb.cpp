@@ -79,10 +79,12 @@ std::vector<int> order_by_node(const Problem& problem, int groups, int nodes) {
 void place_node(const Problem& problem, std::span<const int> order, int first_rank, int ranks,
                 Placement& placement) {
   std::vector<double> load;
+  load.reserve(order.size());
   for (const int expert : order) load.push_back(problem.load[static_cast<size_t>(expert)]);
   std::vector<int> copies;
   const std::vector<int> held = replicate(load, ranks * placement.slots_per_rank, copies);
   std::vector<double> share;
+  share.reserve(held.size());
   for (const int e : held) share.push_back(load[e] / copies[e]);
   const Packed packed = pack_evenly(share, ranks);
   for (size_t i = 0; i < held.size(); ++i)
@@ -104,7 +106,7 @@ Result<Placement> place(const Problem& problem) {
   const std::vector<int> order = order_by_node(problem, groups, nodes);
   const int each = num_experts / nodes, ranks_each = ranks / nodes;
   for (int n = 0; n < nodes; ++n)
-    place_node(problem, std::span(order).subspan(static_cast<size_t>(n * each), each),
+    place_node(problem, std::span(order).subspan(static_cast<size_t>(n) * each, each),
                n * ranks_each, ranks_each, placement);
   return placement;
 }

@@ -26,8 +26,8 @@ struct Alphabet {
 };
 
 const Alphabet& alphabet() {
-  static const Alphabet kAlphabet;
-  return kAlphabet;
+  static const Alphabet only;
+  return only;
 }
 
 }  // namespace

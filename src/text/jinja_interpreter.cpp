@@ -72,7 +72,7 @@ Status Interpreter::write(const Text& text) {
 
 Result<Interpreter::Flow> Interpreter::execute(const Body& body) {
   for (const Statement& statement : body) {
-    const auto flow = execute(statement);
+    auto flow = execute(statement);
     if (!flow.ok()) {
       note(statement.line);
       return flow;
