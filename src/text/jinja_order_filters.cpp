@@ -10,7 +10,7 @@ namespace switchyard::text::jinja {
 namespace {
 
 /// Unless case counts, strings compare in lower case.
-Value fold(Value value, bool case_sensitive) {
+Value fold(const Value& value, bool case_sensitive) {
   return case_sensitive || !value.is_string() ? value : Value(to_lower(value.as_text()));
 }
 
@@ -40,7 +40,7 @@ Result<std::vector<Value>> sort_keys(Interpreter& interpreter, const std::vector
     if (paths.empty()) parts.push_back(fold(element, case_sensitive));
     for (const AttributePath& path : paths) {
       SWITCHYARD_ASSIGN(Value part, path.get(interpreter, element, nullptr));
-      parts.push_back(fold(std::move(part), case_sensitive));
+      parts.push_back(fold(part, case_sensitive));
     }
     keys.push_back(Value::list(std::move(parts)));
   }
@@ -65,6 +65,7 @@ Result<std::vector<size_t>> sorted(Interpreter& interpreter, const std::vector<V
 
 std::vector<Value> pick(const std::vector<Value>& elements, const std::vector<size_t>& order) {
   std::vector<Value> picked;
+  picked.reserve(order.size());
   for (const size_t i : order) picked.push_back(elements[i]);
   return picked;
 }

@@ -7,8 +7,8 @@
 namespace switchyard::text {
 
 size_t SeededHash::operator()(std::string_view text) const noexcept {
-  static const uint64_t kSeed = std::random_device{}() | uint64_t{std::random_device{}()} << 32;
-  uint64_t hash = kSeed;
+  static const uint64_t seed = std::random_device{}() | uint64_t{std::random_device{}()} << 32;
+  uint64_t hash = seed;
   for (const char c : text) {
     // FNV-1a, with the high half folded in at each step so that the seed reaches every bit.
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
