@@ -195,7 +195,7 @@ TEST(CudaModel, StepsAreTheHosts) {
   const Comparison c = compare(rough, exact);
   std::printf("demo model: bf16 logits off by %.5f on the device, by %.5f on the host\n",
               c.relative_error, host_error);
-  EXPECT_LE(c.relative_error, 2 * host_error) << c.text();
+  EXPECT_LE(c.relative_error, 1.5 * host_error) << c.text();
 }
 
 TEST(CudaModel, RepeatedStepsGiveTheSameBits) {
