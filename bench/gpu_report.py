@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Prints the GPU tables of docs/benchmarks.md from records of one run on one machine.
+
+    bench/gpu_report.py RECORD.jsonl ... [--all-peers] [--sustained-tflops 667]
+
+Joins rows of bench_gpu_moe with those of baselines/gpu_layer_peers.py, and rows of `switchyard bench latency --random`
+with those of baselines/transformers_gpu.py. Ours is the first entry of a cell: the order of the table is the choice of
+the program. Ratios above 1 mean that Switchyard is faster. Aims are in gpu_targets.json, scaled by floor over the floor
+that they were set for, so that a draw that hits more experts has more time.
+"""
+
+import argparse
+import json
+import pathlib
+
+TARGETS = json.loads(pathlib.Path(__file__).with_name("gpu_targets.json").read_text())
+# layers, D, F, E, K, bytes of a layer's other matrices (bf16), KV bytes of a token in all layers, bytes of the logits
+MODELS = {
+    "olmoe-1b-7b": (16, 2048, 1024, 64, 8, 2 * 4 * 2048 * 2048 + 2 * 64 * 2048, 16 * 2 * 2 * 2048, 2 * 50304 * 2048),
+    "qwen3-30b-a3b": (48, 2048, 768, 128, 8, 2 * 2048 * (2 * 4096 + 2 * 512) + 2 * 128 * 2048, 48 * 2 * 2 * 512,
+                      2 * 151936 * 2048),
+    "mixtral-8x7b": (32, 4096, 14336, 8, 2, 2 * 4096 * (2 * 4096 + 2 * 1024) + 2 * 8 * 4096, 32 * 2 * 2 * 1024,
+                     2 * 32000 * 4096),
+}
+
+
+def read(paths: list[pathlib.Path]) -> list[dict]:
+    rows = []
+    for path in paths:
+        lines = path.read_text().splitlines()
+        rows += [json.loads(line) for line in lines if line.startswith("{")]
+    return rows
+
+
+def name_of(entry: str) -> str:
+    return entry.removeprefix("peer.").removeprefix("moe_ffn.cuda.").replace("_", " ")
+
+
+class Layers:
+    def __init__(self, rows: list[dict]):
+        self.ours: dict[tuple, dict] = {}
+        self.peers: dict[tuple, dict[str, dict]] = {}
+        for row in rows:
+            if row.get("bench") != "gpu_moe":
+                continue
+            cell = (row["shape"], row["tokens"], row["zipf"])
+            if row["entry"].startswith("peer."):
+                self.peers.setdefault(cell, {})[row["entry"]] = row
+            else:
+                self.ours.setdefault(cell, row)
+
+    def best_peer(self, cell: tuple) -> dict | None:
+        return min(self.peers.get(cell, {}).values(), key=lambda row: row["us"], default=None)
+
+    def target(self, cell: tuple) -> float | None:
+        shape, tokens, zipf = cell
+        aim = TARGETS["layers"].get(shape, {}).get(str(tokens)) if zipf == 0 else None
+        return aim[0] * self.ours[cell]["floor_us"] / aim[1] if aim else None
+
+    def print(self) -> None:
+        print("| shape | tokens | ours us (of floor) | floor | stream | aim | best peer us | peer | best peer / ours |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        for cell, row in self.ours.items():
+            peer, target = self.best_peer(cell), self.target(cell)
+            cells = [cell[0], f"{cell[1]}{', Zipf' if cell[2] else ''}",
+                     f"{row['us']:.1f} ({row['us'] / row['floor_us']:.2f})",
+                     f"{row['floor_us']:.1f}", f"{row['stream_us']:.1f}" if cell[1] <= 256 else "-",
+                     f"{target:.1f}" if target else "-"]
+            cells += ([f"{peer['us']:.1f}", name_of(peer["entry"]), f"**{peer['us'] / row['us']:.2f}**"] if peer
+                      else ["-"] * 3)
+            print("| " + " | ".join(cells) + " |")
+        print()
+        self.print_misses()
+
+    def print_misses(self) -> None:
+        slow, behind = [], []
+        for cell, row in self.ours.items():
+            name = f"{cell[0]} {cell[1]}{' Zipf' if cell[2] else ''}"
+            target, peer = self.target(cell), self.best_peer(cell)
+            if target and row["us"] > target:
+                slow.append(f"{name} {row['us'] / target - 1:.0%}")
+            if peer and peer["us"] < row["us"]:
+                behind.append(f"{name} {row['us'] / peer['us'] - 1:.0%} ({name_of(peer['entry'])})")
+        compared = sum(cell in self.peers for cell in self.ours)
+        print(f"Slower than the aim: {', '.join(slow) or 'none'}.")
+        print(f"Behind the best peer, of {compared} cells: {', '.join(behind) or 'none'}.\n")
+
+    def print_all(self) -> None:
+        entries = sorted({entry for peers in self.peers.values() for entry in peers})
+        print("| shape | tokens | ours | " + " | ".join(map(name_of, entries)) + " |")
+        print("|" + "---|" * (3 + len(entries)))
+        for cell, peers in self.peers.items():
+            ours = self.ours.get(cell)
+            cells = [cell[0], f"{cell[1]}{', Zipf' if cell[2] else ''}", f"{ours['us']:.1f}" if ours else "-"]
+            cells += [f"{peers[entry]['us']:.1f}" if entry in peers else "-" for entry in entries]
+            print("| " + " | ".join(cells) + " |")
+        print()
+
+
+def decode_floor(name: str, batch: int, steps: int, read_tbs: float) -> float:
+    """Seconds of a step: bytes of the experts that uniform routing would hit, of all else once, and of half the KV."""
+    layers, width, ffn, experts, top_k, other, kv, logits = MODELS[name]
+    hit = experts * (1 - (1 - top_k / experts) ** batch)
+    return (layers * (other + hit * 6 * width * ffn) + logits + batch * kv * steps / 2) / read_tbs / 1e12
+
+
+def prompt_floor(name: str, tokens: int, tflops: float) -> float:
+    """Seconds of a prompt: operations of its products at the sustained peak; attention is not counted."""
+    layers, width, ffn, _, top_k, other, _, _ = MODELS[name]
+    return tokens * layers * (other + top_k * 6 * width * ffn) / tflops / 1e12
+
+
+def model_rows(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
+    """(model, test without its number for decoding, batch) to engine to row; the last row of a kind counts."""
+    found: dict[tuple, dict[str, dict]] = {}
+    for row in rows:
+        if "median_tokens_per_s" not in row or not row.get("random"):
+            continue
+        test = "tg" if row["test"].startswith("tg") else row["test"]
+        found.setdefault((row["random"], test, row.get("batch", 1)), {})[row.get("engine", "switchyard")] = row
+    return found
+
+
+def print_models(rows: list[dict], tflops: float) -> None:
+    bandwidths = [row["read_tbs"] for row in rows if row.get("bench") == "gpu_moe" and "stream_us" in row]
+    print("| model | test | batch | ours tokens/s | share of the floor | transformers tokens/s | ours / transformers |")
+    print("|---|---|---|---|---|---|---|")
+    found = model_rows(rows)
+    for key in sorted(found, key=lambda key: (key[0], key[1][:2], len(key[1]), key)):
+        (name, test, batch), engines = key, found[key]
+        ours, theirs = engines.get("switchyard"), engines.get("transformers")
+        share = "-"
+        if ours and name in MODELS and (test != "tg" or bandwidths):
+            rate, size = ours["median_tokens_per_s"], int(ours["test"][2:])
+            floor = (decode_floor(name, batch, size, bandwidths[0]) / batch if test == "tg"
+                     else prompt_floor(name, size, tflops) / size)
+            share = f"{rate * floor:.2f}"
+        cells = [name, test, str(batch), f"{ours['median_tokens_per_s']:.1f}" if ours else "-", share,
+                 f"{theirs['median_tokens_per_s']:.1f}" if theirs else "-",
+                 f"**{ours['median_tokens_per_s'] / theirs['median_tokens_per_s']:.2f}**" if ours and theirs else "-"]
+        print("| " + " | ".join(cells) + " |")
+    print()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("records", nargs="+", type=pathlib.Path)
+    parser.add_argument("--all-peers", action="store_true", help="a table of every peer besides")
+    parser.add_argument("--sustained-tflops", type=float, default=667, help="dense bf16 under the power limit")
+    options = parser.parse_args()
+    rows = read(options.records)
+    layers = Layers(rows)
+    if layers.ours:
+        first = next(iter(layers.ours.values()))
+        print(f"{first.get('date', '')} commit {first.get('commit', '?')}, {first['device']}, read bandwidth "
+              f"{first['read_tbs']} TB/s\n")
+        layers.print()
+    if options.all_peers and layers.peers:
+        layers.print_all()
+    if model_rows(rows):
+        print_models(rows, options.sustained_tflops)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+#!/usr/bin/env bash
+# Everything about the CUDA side on a machine with a GPU: builds, tests, sanitizes, measures, and writes records.
+#   scripts/gpu_check.sh [STEP...]        default: build test sanitize measure
+#     build      cmake preset cuda, with benchmarks (nothing to do when $BUILD is a bundle)
+#     test       ctest -L gpu; of a bundle, its test programs
+#     sanitize   compute-sanitizer over the commands of scripts/gpu_sanitize.txt
+#     measure    bench_gpu_moe, bench_gpu_step, and bench latency on models of random weights
+#     peers      bench/baselines/gpu_layer_peers.py; run it together with measure, its ratios want the same machine
+#     models     bench/baselines/transformers_gpu.py
+#     profile    ncu: share of the memory and tensor peaks of the layer's kernel in a good and a bad cell
+#     report     bench/gpu_report.py over the records in $OUT
+# Environment:
+#   BUILD      build folder, or what gpu_bundle.sh made, folder or archive; default build/cuda
+#   OUT        where records and logs go; default build/gpu-check
+#   PEERS      the folder that bench/baselines/setup_gpu_peers.sh made, or archives of it, with spaces between
+#   PEER_ARGS  more arguments of gpu_layer_peers.py
+#   MODELS     of measure and models; default olmoe-1b-7b,qwen3-30b-a3b,mixtral-8x7b
+#   LIMIT      seconds that a step may take; default 600
+# Prints a table last; fails when a step did.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+build=$(realpath -m "${BUILD:-build/cuda}")
+out=$(realpath -m "${OUT:-build/gpu-check}")
+models=${MODELS:-olmoe-1b-7b,qwen3-30b-a3b,mixtral-8x7b}
+limit=${LIMIT:-600}
+mkdir -p "$out"
+if [[ -f $build ]]; then  # once, also for the steps below
+  [[ -d $out/bundle ]] || tar -C "$out" -xf "$build" || exit 1
+  build=$out/bundle
+fi
+
+say() { printf '%s\n' "$*"; }
+fail() { say "gpu_check: $*"; return 1; }
+
+# program NAME: where it lies in a build folder or a bundle.
+program() {
+  local found
+  found=$(find "$build" -type f -executable -name "$1" -not -path '*/CMakeFiles/*' -print -quit 2>/dev/null)
+  [[ -n $found ]] || { say "gpu_check: no $1 in $build: build it, or name a bundle by BUILD" >&2; return 1; }
+  say "$found"
+}
+is_bundle() { [[ -f $build/source_dir ]]; }
+
+# Libraries of a bundle, and cuBLASLt: without a toolkit's one, that of PyTorch's packages.
+find_libraries() {
+  local paths=()
+  is_bundle && paths+=("$build/lib")
+  if ! ldconfig -p 2>/dev/null | grep -q 'libcublasLt\.so\.13'; then
+    local cublas
+    cublas=$(python3 -c 'import glob, site, sys
+folders = site.getsitepackages() + [site.getusersitepackages()]
+print(next((p for f in folders for p in glob.glob(f + "/nvidia/**/libcublasLt.so.13", recursive=True)), ""))' 2>/dev/null)
+    [[ -n $cublas ]] && paths+=("$(dirname "$cublas")")
+  fi
+  local IFS=:
+  export LD_LIBRARY_PATH="${paths[*]}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+}
+
+# The tests find models by the folder that they were built in; a bundle is tried elsewhere.
+link_sources() {
+  is_bundle || return 0
+  local built_in
+  built_in=$(<"$build/source_dir")
+  [[ -e $built_in ]] || { mkdir -p "$(dirname "$built_in")" && ln -s "$PWD" "$built_in"; }
+}
+
+commit() {
+  if is_bundle; then cat "$build/commit"; else git describe --always --dirty --exclude '*' 2>/dev/null || say unknown; fi
+}
+
+# stamp FILE...: when, what and where, before the keys of each row.
+stamp() {
+  DATE=$(date -u +%F) COMMIT=$(commit) DRIVER=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1) \
+    DEVICE=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -1) python3 - "$@" <<'PYTHON'
+import json, os, pathlib, sys
+head = {key: os.environ[key.upper()] for key in ("date", "commit", "device", "driver")}
+for path in map(pathlib.Path, sys.argv[1:]):
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
+    path.write_text("".join(json.dumps({**head, **row}, separators=(",", ":")) + "\n" for row in rows))
+PYTHON
+}
+
+step_build() {
+  if is_bundle; then say "$build is a bundle"; return 0; fi
+  cmake --preset cuda -B "$build" -DSWITCHYARD_BENCH=ON && cmake --build "$build" -j "$(nproc)"
+}
+
+step_test() {
+  if ! is_bundle; then
+    ctest --test-dir "$build" -L gpu --output-on-failure
+    return
+  fi
+  link_sources
+  local failed=0 test
+  for test in "$build"/bin/test_*; do
+    say "== $(basename "$test")"
+    "$test" --gtest_brief=1 || failed=1
+  done
+  return "$failed"
+}
+
+# A line is [TOOL,TOOL...] PROGRAM ARGUMENT...; without tools, all of them; '#' begins a comment.
+step_sanitize() {
+  command -v compute-sanitizer >/dev/null || { fail "compute-sanitizer is not on the PATH"; return; }
+  [[ -f scripts/gpu_sanitize.txt ]] || { fail "scripts/gpu_sanitize.txt is missing"; return; }
+  link_sources
+  local failed=0 line tools tool words path
+  while IFS= read -r line; do
+    line=${line%%#*}
+    read -ra words <<<"$line"
+    ((${#words[@]} > 0)) || continue
+    tools=memcheck,racecheck,synccheck
+    if [[ ${words[0]} =~ ^(memcheck|racecheck|synccheck|initcheck)(,|$) ]]; then
+      tools=${words[0]}
+      words=("${words[@]:1}")
+    fi
+    path=$(program "$(basename "${words[0]}")") || { failed=1; continue; }
+    for tool in ${tools//,/ }; do
+      say "== $tool: ${words[*]}"
+      compute-sanitizer --tool "$tool" --error-exitcode 9 "$path" "${words[@]:1}" >"$out/sanitize.last" 2>&1 || failed=1
+      cat "$out/sanitize.last" >>"$out/sanitizer.txt"
+      grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|\[  (PASSED|FAILED)' "$out/sanitize.last" || tail -5 "$out/sanitize.last"
+    done
+  done <scripts/gpu_sanitize.txt
+  rm -f "$out/sanitize.last"
+  return "$failed"
+}
+
+step_measure() {
+  local failed=0 path model
+  path=$(program bench_gpu_moe) && "$path" --jsonl "$out/gpu-moe.jsonl" && stamp "$out/gpu-moe.jsonl" || failed=1
+  path=$(program bench_gpu_step) && "$path" --jsonl "$out/gpu-step.jsonl" && stamp "$out/gpu-step.jsonl" || failed=1
+  path=$(program switchyard) || return 1
+  : >"$out/gpu-models.jsonl"
+  for model in ${models//,/ }; do
+    measure_model "$path" "$model" >>"$out/gpu-models.jsonl" || failed=1
+  done
+  stamp "$out/gpu-models.jsonl" && grep -oE '"random":"[^"]*"|"test":"[^"]*"|"batch":[0-9]+|"median_tokens_per_s":[0-9.]+' \
+    "$out/gpu-models.jsonl" | paste -sd' ' | sed 's/ "random"/\n"random"/g'
+  return "$failed"
+}
+
+measure_model() {
+  "$1" bench latency --device cuda --random "$2" -p 512,4096 -n 128 -r 4 --max-model-len 4352 --max-step-tokens 4096 \
+    -o jsonl
+}
+
+# Unpacked archives lie beside the records for the time of the step; what the peers compiled comes back as one more archive.
+step_peers() {
+  local peers=${PEERS:-${SWITCHYARD_PEERS:-$HOME/.cache/switchyard-peers}/gpu} archive unpacked=
+  for archive in $peers; do
+    [[ -f $archive ]] || continue
+    unpacked=$out/peers
+    mkdir -p "$unpacked" && tar -C "$unpacked" -xf "$archive" || return 1
+  done
+  [[ -n $unpacked ]] && peers=$unpacked/gpu
+  python3 bench/baselines/gpu_layer_peers.py --peers "$peers" ${PEER_ARGS:-} \
+    --jsonl "$out/gpu-peers.jsonl"
+  local result=$?
+  [[ -s $out/gpu-peers.jsonl ]] && stamp "$out/gpu-peers.jsonl"
+  if [[ -n $unpacked ]]; then
+    (cd "$unpacked" && tar -cJf "$out/gpu-peers-compiled.tar.xz" gpu/*_cache gpu/*.so)
+    rm -rf "$unpacked"
+  fi
+  return "$result"
+}
+
+step_models() {
+  python3 bench/baselines/transformers_gpu.py --models "$models" --jsonl "$out/gpu-transformers.jsonl"
+  local result=$?
+  [[ -s $out/gpu-transformers.jsonl ]] && stamp "$out/gpu-transformers.jsonl"
+  return "$result"
+}
+
+# Of the first launches of the layer's own kernel. Names of tensor metrics differ between chips, so ncu is asked for them.
+step_profile() {
+  command -v ncu >/dev/null || { fail "ncu is not on the PATH"; return; }
+  local path metrics cell tensor failed=0
+  path=$(program bench_gpu_moe) || return 1
+  tensor=$(ncu --query-metrics 2>/dev/null | grep -oE '^sm__(inst_executed_)?pipe_tensor[a-z_]*' | sort -u |
+    grep -E 'cycles_active$|pipe_tensor$' | head -3 | sed 's/$/.avg.pct_of_peak_sustained_active/' | paste -sd,)
+  metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed${tensor:+,$tensor}
+  : >"$out/profile.csv"
+  for cell in ${CELLS:-Mixtral-8x7B:64 OLMoE-1B-7B:1024}; do
+    say "== ${cell%:*}, ${cell#*:} tokens" | tee -a "$out/profile.csv"
+    ncu --clock-control none --metrics "$metrics" --csv --kernel-name 'regex:run_layer|moe_ffn_kernel' --launch-count 2 \
+      "$path" --shape "${cell%:*}" --tokens "${cell#*:}" >"$out/profile.last" 2>&1 || failed=1
+    grep -E '^"' "$out/profile.last" | tee -a "$out/profile.csv" | python3 -c '
+import csv, sys
+for row in csv.DictReader(sys.stdin):
+    print("  launch", row["ID"], row["Kernel Name"].split("(")[0][:40], row["Metric Name"], row["Metric Value"], row["Metric Unit"])'
+  done
+  rm -f "$out/profile.last"
+  return "$failed"
+}
+
+step_report() {
+  python3 bench/gpu_report.py "$out"/gpu-*.jsonl --all-peers | tee "$out/report.md"
+}
+
+run_step() {
+  local begin=$SECONDS result=ok
+  say "==== $1"
+  timeout "$limit" bash scripts/gpu_check.sh --inner "$1" 2>&1 | tee "$out/$1.log"
+  local codes=("${PIPESTATUS[@]}")
+  ((codes[0] == 0)) || { result=FAILED; failures=$((failures + 1)); }
+  ((codes[0] != 124)) || result="OUT OF TIME"
+  table+=$(printf '| %-9s | %-11s | %5s |' "$1" "$result" "$((SECONDS - begin))")$'\n'
+}
+
+find_libraries
+if [[ ${1:-} == --inner ]]; then
+  "step_$2"
+  exit
+fi
+(($# > 0)) || set -- build test sanitize measure
+failures=0
+table=
+for step in "$@"; do
+  declare -F "step_$step" >/dev/null || { fail "no step '$step'; see the top of $0"; exit 2; }
+done
+for step in "$@"; do run_step "$step"; done
+say ""
+say "$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1); commit $(commit); records in $out"
+printf '| step      | result      |     s |\n|---|---|---|\n%s' "$table"
+exit $((failures > 0))
