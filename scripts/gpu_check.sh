@@ -15,6 +15,7 @@
 #   PEERS      the folder that bench/baselines/setup_gpu_peers.sh made, or archives of it, with spaces between
 #   PEER_ARGS  more arguments of gpu_layer_peers.py
 #   MODELS     of measure and models; default olmoe-1b-7b,qwen3-30b-a3b,mixtral-8x7b
+#   CELLS      of profile: shape:tokens, with spaces between
 #   LIMIT      seconds that a step may take; default 600
 # Prints a table last; fails when a step did.
 set -uo pipefail
@@ -173,23 +174,31 @@ step_models() {
   return "$result"
 }
 
-# Of the first launches of the layer's own kernel. Names of tensor metrics differ between chips, so ncu is asked for them.
+# Of the first launches of the layer's own kernel, apart from routing and combine. The name of the tensor metric differs
+# between chips, so ncu is asked for it.
 step_profile() {
   command -v ncu >/dev/null || { fail "ncu is not on the PATH"; return; }
   local path metrics cell tensor failed=0
   path=$(program bench_gpu_moe) || return 1
   tensor=$(ncu --query-metrics 2>/dev/null | grep -oE '^sm__(inst_executed_)?pipe_tensor[a-z_]*' | sort -u |
-    grep -E 'cycles_active$|pipe_tensor$' | head -3 | sed 's/$/.avg.pct_of_peak_sustained_active/' | paste -sd,)
-  metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed${tensor:+,$tensor}
-  : >"$out/profile.csv"
+    grep -E '^sm__pipe_tensor_cycles_active$|^sm__inst_executed_pipe_tensor$' | tail -1)
+  metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
+  metrics+=${tensor:+,$tensor.avg.pct_of_peak_sustained_active}
+  say "cell; kernel: us, GB read, memory's share of its peak in %, tensor pipe's in %" | tee "$out/profile.txt"
   for cell in ${CELLS:-Mixtral-8x7B:64 OLMoE-1B-7B:1024}; do
-    say "== ${cell%:*}, ${cell#*:} tokens" | tee -a "$out/profile.csv"
-    ncu --clock-control none --metrics "$metrics" --csv --kernel-name 'regex:run_layer|moe_ffn_kernel' --launch-count 2 \
-      "$path" --shape "${cell%:*}" --tokens "${cell#*:}" >"$out/profile.last" 2>&1 || failed=1
-    grep -E '^"' "$out/profile.last" | tee -a "$out/profile.csv" | python3 -c '
-import csv, sys
+    ncu --clock-control none --metrics "$metrics" --csv --print-units base --kernel-name 'regex:run_layer|moe_ffn_kernel' \
+      --launch-count 2 "$path" --shape "${cell%:*}" --tokens "${cell#*:}" >"$out/profile.last" 2>&1 || failed=1
+    grep -E '^"' "$out/profile.last" | CELL=$cell python3 -c '
+import csv, os, sys
+launches = {}
 for row in csv.DictReader(sys.stdin):
-    print("  launch", row["ID"], row["Kernel Name"].split("(")[0][:40], row["Metric Name"], row["Metric Value"], row["Metric Unit"])'
+    values = launches.setdefault((row["ID"], row["Kernel Name"].split("(")[0]), {})
+    values[row["Metric Name"].split(".")[0]] = float(row["Metric Value"].replace(",", ""))
+for (_, kernel), v in launches.items():
+    tensor = next((v[name] for name in v if "tensor" in name), float("nan"))
+    print("{}; {}: {:.1f}, {:.3f}, {:.1f}, {:.1f}".format(os.environ["CELL"], kernel, v["gpu__time_duration"] / 1e3,
+          v["dram__bytes_read"] / 1e9, v["dram__throughput"], tensor))
+sys.exit(not launches)' | tee -a "$out/profile.txt" || { failed=1; tail -5 "$out/profile.last"; }
   done
   rm -f "$out/profile.last"
   return "$failed"
