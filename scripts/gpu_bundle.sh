@@ -1,34 +1,36 @@
 #!/usr/bin/env bash
 # Collects what runs on a GPU out of a build folder, for a machine that has a GPU but not the packages to build:
-#   scripts/gpu_bundle.sh BUILD TO        TO is a folder, or an archive by its name: bundle.tar.xz
+#   scripts/gpu_bundle.sh BUILD... TO     TO is a folder, or an archive by its name: bundle.tar.xz
+# Of a program in several build folders the first one counts.
 # TO/bin has the programs, stripped; TO/lib the shared libraries that they load, without those of the C and C++ compilers
 # and of the driver; TO/commit and TO/source_dir say where they come from. Then, on the other machine, in the root of a
 # checkout: BUILD=TO scripts/gpu_check.sh test sanitize measure
 set -euo pipefail
 
 readonly MOST_MIB=50
-if (($# != 2)); then
-  echo "usage: $0 BUILD TO" >&2
+if (($# < 2)); then
+  echo "usage: $0 BUILD... TO" >&2
   exit 2
 fi
-build=$(realpath "$1")
+builds=("${@:1:$#-1}")
 archive=
-to=$2
-if [[ $2 == *.tar.* ]]; then
-  archive=$(realpath -m "$2")
+to=${*: -1}
+if [[ $to == *.tar.* ]]; then
+  archive=$(realpath -m "$to")
   to=$(mktemp -d)/bundle
   trap 'rm -rf "$(dirname "$to")"' EXIT
 fi
-root=$(realpath "$(dirname "$0")/..")
+sources=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "${builds[0]}/CMakeCache.txt")
 rm -rf "$to"
 mkdir -p "$to/bin" "$to/lib"
 
 mapfile -t programs < <(
-  find "$build" -type f -executable \( -name switchyard -o -name 'bench_gpu_*' -o -name 'test_*cuda*' -o -name test_device \) \
-    -not -path '*/CMakeFiles/*' | sort)
-((${#programs[@]} > 0)) || { echo "$0: no programs in $build; build it first" >&2; exit 1; }
+  find "${builds[@]}" -type f -executable -not -path '*/CMakeFiles/*' \
+    \( -name switchyard -o -name 'bench_gpu_*' -o -name 'test_*cuda*' -o -name test_device \))
+((${#programs[@]} > 0)) || { echo "$0: no programs in ${builds[*]}; build them first" >&2; exit 1; }
 for program in "${programs[@]}"; do
-  strip -o "$to/bin/$(basename "$program")" "$program"
+  stripped=$to/bin/$(basename "$program")
+  [[ -e $stripped ]] || strip -o "$stripped" "$program"
 done
 
 # Versions of these on the other machine are at least as new, or it could not run PyTorch.
@@ -37,10 +39,10 @@ ldd "${programs[@]}" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u | gre
   xargs -r cp -L -t "$to/lib"
 strip --strip-unneeded "$to"/lib/*.so* 2>/dev/null || true
 
-git -C "$root" describe --always --dirty --exclude '*' > "$to/commit" 2>/dev/null || echo unknown > "$to/commit"
-echo "$root" > "$to/source_dir"
+git -C "$sources" describe --always --dirty --exclude '*' > "$to/commit" 2>/dev/null || echo unknown > "$to/commit"
+echo "$sources" > "$to/source_dir"
 mib=$(($(du -sk "$to" | cut -f1) / 1024))
-echo "$to: ${#programs[@]} programs, $(find "$to/lib" -type f | wc -l) libraries, $mib MiB"
+echo "$to: $(find "$to/bin" -type f | wc -l) programs, $(find "$to/lib" -type f | wc -l) libraries, $mib MiB"
 if [[ -n $archive ]]; then
   tar -C "$(dirname "$to")" -caf "$archive" bundle
   echo "$archive: $(($(stat -c %s "$archive") / 1048576)) MiB"
