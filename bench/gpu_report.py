@@ -117,7 +117,7 @@ def model_rows(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
     for row in rows:
         if "median_tokens_per_s" not in row or not row.get("random"):
             continue
-        test = "tg" if row["test"].startswith("tg") else row["test"]
+        test = "tg" if row["test"].startswith("tg") else row["test"].replace("pp4095", "pp4096")  # of 4096 positions
         found.setdefault((row["random"], test, row.get("batch", 1)), {})[row.get("engine", "switchyard")] = row
     return found
 
