@@ -67,19 +67,28 @@ def model_table(rows: list[dict]) -> None:
         print("| " + " | ".join(cells) + " |")
 
 
-def main() -> None:
-    rows = [json.loads(line) for path in sys.argv[1:] for line in open(path)]
+def undisturbed_share(rows: list[dict]) -> None:
+    """What a busy core leaves of our rates, where the record holds both kinds of rows."""
+    values = collections.defaultdict(lambda: collections.defaultdict(list))
+    for row in rows:
+        if row["engine"] != "switchyard":
+            continue
+        if "median_tps" in row:
+            values[row["model"], row["test"]][row["rival"]].append(row["median_tps"])
+        elif "median_ms" in row:
+            values[row["shape"], f"T = {row['tokens']}"][row["rival"]].append(1e3 / row["median_ms"])
+    print("| what | alone, per s | beside a busy process | share |\n|---|---|---|---|")
+    for key, both in values.items():
+        if len(both) == 2:
+            alone, beside = (statistics.median(both[rival]) for rival in (False, True))
+            print(f"| {key[0]}, {key[1]} | {alone:.4g} | {beside:.4g} | **{beside / alone:.2f}** |")
+
+
+def print_record(rows: list[dict]) -> None:
+    """Ceilings, layers and models of rows that ran under one instruction set."""
     ceilings = [row["ceilings"] for row in rows if "ceilings" in row]
-    first = rows[0]
-    print(f"{first['date']}, commit {first['commit']}, {first['cpu']}, {first['cores']} cores\n")
     if ceilings:
-        names = {"read_gbps_one": "read, one thread, GB/s", "read_gbps_all": "read, all threads, GB/s",
-                 "amx_gflops": "AMX bf16, all threads, GFLOP/s", "fma_gflops": "f32 FMA, all threads, GFLOP/s"}
-        print("| ceiling | median (spread) |\n|---|---|")
-        for key, name in names.items():
-            middle, spread = median_and_spread([c[key] for c in ceilings])
-            print(f"| {name} | {middle:.1f} ({spread:.0%}) |")
-        print()
+        ceiling_table(ceilings)
     layers = [row for row in rows if row.get("part") == "layers"]
     models = [row for row in rows if row.get("part") == "models"]
     if layers:
@@ -89,6 +98,31 @@ def main() -> None:
     if models:
         print("Whole models, bf16\n")
         model_table(models)
+        print()
+
+
+def ceiling_table(ceilings: list[dict]) -> None:
+    names = {"read_gbps_one": "read, one thread, GB/s", "read_gbps_all": "read, all threads, GB/s",
+             "amx_gflops": "AMX bf16, all threads, GFLOP/s", "fma_gflops": "f32 FMA, all threads, GFLOP/s"}
+    print("| ceiling | median (spread) |\n|---|---|")
+    for key, name in names.items():
+        if any(c[key] for c in ceilings):
+            middle, spread = median_and_spread([c[key] for c in ceilings])
+            print(f"| {name} | {middle:.1f} ({spread:.0%}) |")
+    print()
+
+
+def main() -> None:
+    rows = [json.loads(line) for path in sys.argv[1:] for line in open(path)]
+    first = rows[0]
+    print(f"{first['date']}, commit {first['commit']}, {first['cpu']}, {first['cores']} cores\n")
+    for cap in dict.fromkeys(row.get("cap", "native") for row in rows):
+        if cap != "native":
+            print(f"### Instruction set: {cap}\n")
+        print_record([row for row in rows if row.get("cap", "native") == cap and not row.get("rival")])
+    if any(row.get("rival") for row in rows):
+        print("### Beside one busy process\n")
+        undisturbed_share(rows)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 # Builds llama.cpp's llama-bench, libllama and ggml, and two small programs of ours on top of them,
 # from the source distribution that llama-cpp-python publishes on PyPI.
 #
-#   build_llama_cpp.sh [native|avx512|avx2]        (default native)
+#   build_llama_cpp.sh [native|amx|avx512|avx2]      (default native)
 #
 # Result: $SWITCHYARD_PEERS/llama-<isa>/bin/{llama-bench,llama_greedy,peer_ggml_moe}.
 # clang, not GCC 12: GCC 12 drops the store of the AMX tile configuration, so that its build dies
@@ -27,11 +27,9 @@ need "$PEERS_CXX" "apt-get install clang-14 libomp-14-dev, or set PEERS_CC and P
 fetch_sdist "$LLAMA_SDIST" "$LLAMA_SHA256"
 
 flags=""
-if [[ $isa == native ]]; then
-  macros="$("$PEERS_CXX" -march=native -dM -E -x c++ /dev/null)"
-  if [[ $macros == *__AMXINT8__* && $macros != *__AMX_INT8__* ]]; then
-    flags="-D__AMX_TILE__=1 -D__AMX_INT8__=1 -D__AMX_BF16__=1"
-  fi
+macros="$("$PEERS_CXX" -march=native -dM -E -x c++ /dev/null)"
+if [[ $isa == amx || ($isa == native && $macros == *__AMXINT8__* && $macros != *__AMX_INT8__*) ]]; then
+  flags="-D__AMX_TILE__=1 -D__AMX_INT8__=1 -D__AMX_BF16__=1"
 fi
 
 # The version is stamped from the git data that the archive carries; git refuses folders of another

@@ -40,16 +40,20 @@ fetch_sdist() {
 }
 
 # isa_flags ISA: the CMake switches that cap ggml's instruction set. `native` lets the compiler look
-# at this machine (AMX included), the others make the caps that SWITCHYARD_MAX_ISA also knows.
+# at this machine (AMX included), `amx` is for a machine with AMX that does not build, the others make the
+# caps that SWITCHYARD_MAX_ISA also knows.
 isa_flags() {
   case "$1" in
     native) echo "-DGGML_NATIVE=ON" ;;
+    amx)
+      echo "$(isa_flags avx512) -DGGML_AMX_TILE=ON -DGGML_AMX_INT8=ON -DGGML_AMX_BF16=ON"
+      ;;
     avx512)
       echo "-DGGML_NATIVE=OFF -DGGML_AVX512=ON -DGGML_AVX512_VBMI=ON -DGGML_AVX512_VNNI=ON" \
         "-DGGML_AVX512_BF16=ON"
       ;;
     avx2) echo "-DGGML_NATIVE=OFF" ;;
-    *) die "unknown ISA '$1'; expected native, avx512 or avx2" ;;
+    *) die "unknown ISA '$1'; expected native, amx, avx512 or avx2" ;;
   esac
 }
 
