@@ -39,14 +39,23 @@ class Sizes:
     trials: int = 200     # batches drawn from the trace for a mean
     repeats: str = "0"
     quick: bool = False
+    device: str = "cpu"
 
     @staticmethod
-    def quick_run() -> "Sizes":
-        small = "8/2x64x96"
+    def on_device(device: str) -> "Sizes":
+        """A, B and E of a GPU: no layer that fits its cache, and batches until products bind."""
+        layers = "olmoe-1b-7b,qwen3-30b-a3b,deepseek-v3-ep8,mixtral-8x7b"
+        return Sizes(layers=layers, two_batches="32,256,2048", phase_shapes=layers, phase_tokens="64,1024",
+                     batch_shapes="mixtral-8x7b,qwen3-30b-a3b,olmoe-1b-7b",
+                     batches="1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192", device=device)
+
+    @staticmethod
+    def quick_run(device: str = "cpu") -> "Sizes":
+        small = "8/2x64x96" if device == "cpu" else "8/2x128x64"
         return Sizes(layers=f"{small},demo", two_batches="4,8", plain_shape=small, plain_tokens="4",
                      phase_shapes=small, phase_tokens="8", load_batches=(8, 32), capacity_shape=small,
                      capacity_tokens="16", capacities=(0, 1, 1.25, 2), batch_shapes=f"{small},demo", batches="1,4,16",
-                     texts=2, trials=10, repeats="2", quick=True)
+                     texts=2, trials=10, repeats="2", quick=True, device=device)
 
 
 def short(command: str) -> str:
@@ -76,11 +85,12 @@ class Runner:
     def ceilings(self) -> dict:
         file = self.work / "ceilings.json"
         file.unlink(missing_ok=True)
-        self.bench("--shape", "8/2x64x96", "--tokens", "1", repeats="1")
+        self.bench("--shape", "8/2x128x64", "--tokens", "1", repeats="1")
         return json.loads(file.read_text())
 
     def bench(self, *arguments: str, repeats: str | None = None, environment: dict[str, str] | None = None) -> list[dict]:
-        return self.run(["bench", "moe", *arguments, "-r", repeats or self.sizes.repeats, "--ceilings",
+        device = [] if self.sizes.device == "cpu" else ["--device", self.sizes.device]
+        return self.run(["bench", "moe", *device, *arguments, "-r", repeats or self.sizes.repeats, "--ceilings",
                          str(self.work / "ceilings.json"), "-o", "jsonl"], environment)
 
     def texts(self) -> list[str]:
@@ -104,6 +114,8 @@ def exercise_a(runner: Runner) -> list[dict]:
     sizes = runner.sizes
     rows = tag(runner.bench("--shape", sizes.layers, "--tokens", sizes.two_batches, "--kernel", "grouped,naive,padded"),
                "A", "ways")
+    if sizes.device != "cpu":
+        return rows
     # The same grouped call with products as one writes them first: unpacked weights, a dot product an output.
     plain = runner.bench("--shape", sizes.plain_shape, "--tokens", sizes.plain_tokens, "--layers", "1", repeats="5",
                          environment={"SWITCHYARD_KERNEL": "grouped_gemm=naive"})
@@ -254,4 +266,5 @@ def exercise_f(runner: Runner) -> list[dict]:
 
 # D predicts the drops of the real router from what C counted.
 NEEDS = {"D": "C"}
+ON_DEVICE = "ABE"  # what a device other than the CPU measures; the others are about routing, which is the same
 EXERCISES = {"A": exercise_a, "B": exercise_b, "C": exercise_c, "D": exercise_d, "E": exercise_e, "F": exercise_f}

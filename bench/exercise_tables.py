@@ -51,6 +51,8 @@ class Record:
 
     def peak(self, row: dict) -> float:
         ceilings = self.machine["ceilings"]
+        if "matmul_gflops" in ceilings:
+            return ceilings["matmul_gflops"] * 1e9
         return (ceilings["amx_gflops"] if "amx" in row["gemm"] else ceilings["fma_gflops"]) * 1e9
 
     def predicted_us(self, row: dict, more_bytes: float = 0, rows: float | None = None,

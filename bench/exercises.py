@@ -3,6 +3,7 @@
 """Runs the exercises A to F on this machine, keeps every row in a record, and writes docs/exercises.md with its figures.
 
     bench/exercises.py [BUILD]                  measure, then write the page (about ten minutes on two cores)
+    bench/exercises.py --device cuda [BUILD]    measure A, B and E on a GPU, then write the page from the last record of the CPU
     bench/exercises.py --only A                 measure one exercise and print its part of the page
     bench/exercises.py --from RECORD.jsonl      only write the page and figures again
     bench/exercises.py --quick --out FOLDER     tiny sizes into a folder of its own: proves that all of this works
@@ -77,16 +78,24 @@ def measure_one(name: str, program: pathlib.Path, sizes: exercise_runs.Sizes) ->
         print(exercise_page.render(record, record.name, section=name))
 
 
+def latest(device: str) -> pathlib.Path | None:
+    return max((HERE / "results").glob(f"*-{device}-exercises.jsonl"), default=None)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", type=pathlib.Path, nargs="?", default=ROOT / "build/release")
     parser.add_argument("--from", dest="record", type=pathlib.Path, help="a record: nothing is measured")
     parser.add_argument("--only", choices=list(exercise_runs.EXERCISES), help="one exercise, to standard output")
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--out", type=pathlib.Path, help="write page, figures and record under this folder")
     args = parser.parse_args()
     program = (args.build / "switchyard").resolve()
-    sizes = exercise_runs.Sizes.quick_run() if args.quick else exercise_runs.Sizes()
+    on_gpu = args.device != "cpu"
+    sizes = exercise_runs.Sizes.on_device(args.device) if on_gpu else exercise_runs.Sizes()
+    if args.quick:
+        sizes = exercise_runs.Sizes.quick_run(args.device)
     if args.only:
         return measure_one(args.only, program, sizes)
     if args.quick and not args.out:
@@ -95,14 +104,18 @@ def main() -> None:
     page = (args.out or ROOT / "docs") / "exercises.md"
     figures = (args.out or ROOT / "docs") / "figures"
     figures.mkdir(parents=True, exist_ok=True)
-    record = args.record
+    record, gpu_record = args.record, latest("cuda")
     if record is None:
-        name = f"{datetime.date.today().isoformat()}-cpu-exercises.jsonl"
+        name = f"{datetime.date.today().isoformat()}-{args.device}-exercises.jsonl"
         record = (args.out or HERE / "results") / name
+        names = list(exercise_runs.ON_DEVICE if on_gpu else exercise_runs.EXERCISES)
         with tempfile.TemporaryDirectory() as work:
-            measure(program, pathlib.Path(work), sizes, record, list(exercise_runs.EXERCISES))
-    draw(record, figures, needed=not args.quick)
-    page.write_text(exercise_page.render(record, record.name))
+            measure(program, pathlib.Path(work), sizes, record, names)
+    if on_gpu:  # the rest of the page stays as the CPU's record has it
+        record, gpu_record = latest("cpu"), record
+    else:
+        draw(record, figures, needed=not args.quick)
+    page.write_text(exercise_page.render(record, record.name, gpu_record=gpu_record))
     print(page)
 
 

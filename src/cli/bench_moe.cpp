@@ -10,12 +10,14 @@
 
 #include "base/files.h"
 #include "cli/bench.h"
+#include "cli/bench_moe_cuda.h"
 #include "cli/bench_moe_plot.h"
 #include "cli/bench_moe_run.h"
 #include "cli/bench_moe_shape.h"
 #include "cli/ceilings_file.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "model/devices.h"
 
 namespace switchyard::cli {
 namespace {
@@ -32,7 +34,8 @@ class BenchMoe final : public Command {
 
   std::vector<std::string> shapes_{"olmoe-1b-7b"}, kernels_{"grouped"};
   std::vector<MoeShape> parsed_shapes_;
-  std::string dtype_ = "bf16", ceilings_file_, plot_, format_ = "md";
+  std::string dtype_ = "bf16", device_name_ = "cpu", ceilings_file_, plot_, format_ = "md";
+  DeviceId device_;
   int threads_ = 0;
   MoeBenchOptions options_;
   std::vector<MoeRow> rows_;
@@ -75,6 +78,8 @@ void declare_what(CLI::App& app, std::vector<std::string>& shapes,
 BenchMoe::BenchMoe(CLI::App& parent, CLI::App*& app) {
   app = parent.add_subcommand("moe", "One MoE layer: grouped, naive and padded, against the floor");
   declare_what(*app, shapes_, kernels_, dtype_, options_);
+  app->add_option("--device", device_name_, "Where the layer runs: cpu, cuda or cuda:N")
+      ->capture_default_str();
   app->add_flag("--phases", options_.phases,
                 "Time by phase as well, measured apart; the router's is not part of the time");
   app->add_option("--threads", threads_, "Compute threads (0: one per usable core)")
@@ -134,6 +139,7 @@ Status BenchMoe::check() {
       SWITCHYARD_TRY(moe::Traffic::open(routing, shape.num_experts, shape.top_k, options_.seed));
     }
   options_.dtype = dtype_ == "f32" ? DType::f32 : DType::bf16;
+  SWITCHYARD_ASSIGN(device_, model::parse_device(device_name_));
   return {};
 }
 
@@ -148,6 +154,10 @@ ExitCode BenchMoe::run() {
 
 Status BenchMoe::measure() {
   Pool pool({.num_threads = threads_});
+  if (device_.kind == DeviceId::Kind::cuda) {
+    return bench_moe_on_cuda(parsed_shapes_, options_, ceilings_file_, device_.index, pool,
+                             [this](const MoeRow& row) { add_row(row); });
+  }
   SWITCHYARD_ASSIGN(const cpu::Ceilings ceilings, load_ceilings(ceilings_file_, pool));
   for (const MoeShape& shape : parsed_shapes_) {
     SWITCHYARD_ASSIGN(const auto bench, MoeBench::create(shape, options_, pool, ceilings));

@@ -14,22 +14,7 @@
 namespace switchyard::cli {
 namespace {
 
-constexpr int kDrawSets = 8;  // different routings of a row; later runs repeat them
-constexpr int kMinRuns = 5, kMaxRuns = 200, kPhaseRuns = 5;
-constexpr double kRowSeconds = 0.4;
-
-double median(const std::vector<double>& sorted) {
-  const size_t half = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
-
-double quantile(const std::vector<double>& sorted, double at) {
-  return sorted[static_cast<size_t>(std::lround(at * static_cast<double>(sorted.size() - 1)))];
-}
-
-bool contains(const std::vector<moe::Execution>& executions, moe::Execution execution) {
-  return std::find(executions.begin(), executions.end(), execution) != executions.end();
-}
+constexpr int kPhaseRuns = 5;
 
 moe::RoutedLayerSpec layer_spec(const MoeShape& shape, const MoeBenchOptions& options,
                                 int max_tokens, int64_t max_capacity) {
@@ -39,7 +24,7 @@ moe::RoutedLayerSpec layer_spec(const MoeShape& shape, const MoeBenchOptions& op
           .ffn_width = shape.ffn_width,
           .max_tokens = max_tokens,
           .max_capacity = max_capacity,
-          .naive = contains(options.executions, moe::Execution::naive),
+          .naive = options.runs(moe::Execution::naive),
           .weight = options.dtype};
 }
 
@@ -52,13 +37,13 @@ MoeBench::MoeBench(const MoeShape& shape, const MoeBenchOptions& options, Pool& 
       pool_(&pool),
       ceilings_(ceilings),
       stream_({}, pool, &tracer_),
-      max_tokens_(*std::max_element(options.tokens.begin(), options.tokens.end())) {}
+      max_tokens_(options.most_tokens()) {}
 
 Result<std::unique_ptr<MoeBench>> MoeBench::create(const MoeShape& shape,
                                                    const MoeBenchOptions& options, Pool& pool,
                                                    const cpu::Ceilings& ceilings) {
   std::unique_ptr<MoeBench> bench(new MoeBench(shape, options, pool, ceilings));
-  SWITCHYARD_TRY(bench->open_traffic());
+  SWITCHYARD_ASSIGN(bench->traffic_, open_moe_traffic(shape, options));
   SWITCHYARD_TRY(bench->plan_layers());
   SWITCHYARD_TRY(bench->check_memory());  // before many draws are made for what cannot run
   SWITCHYARD_TRY(bench->plan_capacity());
@@ -67,34 +52,16 @@ Result<std::unique_ptr<MoeBench>> MoeBench::create(const MoeShape& shape,
   return bench;
 }
 
-Status MoeBench::open_traffic() {
-  for (const std::string& text : options_.routings) {
-    SWITCHYARD_ASSIGN(moe::Traffic traffic,
-                      moe::Traffic::open(text, shape_.num_experts, shape_.top_k, options_.seed));
-    traffic_.push_back(std::move(traffic));
-  }
-  return {};
-}
-
-/// How many copies of the layer leave the caches, by what the smallest step touches.
 Status MoeBench::plan_layers() {
-  constexpr int64_t kCacheFactor = 4, kUnknownCache = int64_t{32} << 20;
+  constexpr int64_t kUnknownCache = int64_t{32} << 20;
   const int64_t cache = topology().l3_bytes > 0 ? topology().l3_bytes : kUnknownCache;
-  const int fewest = *std::min_element(options_.tokens.begin(), options_.tokens.end());
-  for (const moe::Traffic& traffic : traffic_) {
-    SWITCHYARD_ASSIGN(const MoeDraw draw, MoeDraw::make(shape_, traffic, 0, fewest, 0, 0, stream_));
-    const int64_t bytes =
-        std::max(draw.touched(), 1) * shape_.expert_parameters() * dtype_bytes(options_.dtype);
-    const int64_t wanted = (kCacheFactor * cache + bytes - 1) / bytes;
-    num_layers_ = std::max(num_layers_, static_cast<int>(std::min<int64_t>(wanted, shape_.layers)));
-  }
-  if (options_.layers > 0) num_layers_ = options_.layers;
+  SWITCHYARD_ASSIGN(num_layers_, plan_moe_layers(shape_, options_, traffic_, cache, stream_));
   return {};
 }
 
 /// How many rows padding may need for an expert.
 Status MoeBench::plan_capacity() {
-  if (!contains(options_.executions, moe::Execution::padded)) return {};
+  if (!options_.runs(moe::Execution::padded)) return {};
   for (const moe::Traffic& traffic : traffic_)
     for (const int tokens : options_.tokens)
       for (const double factor : options_.capacities) {
@@ -149,17 +116,10 @@ Status MoeBench::make_layers() {
 
 Result<std::vector<MoeDraw>> MoeBench::make_draws(const moe::Traffic& traffic, int tokens,
                                                   double factor) const {
-  std::vector<MoeDraw> draws;
-  for (int set = 0; set < kDrawSets; ++set)
-    for (int l = 0; l < num_layers_; ++l) {
-      SWITCHYARD_ASSIGN(MoeDraw draw, MoeDraw::make(shape_, traffic, l, tokens,
-                                                    static_cast<uint32_t>(set), factor, stream_));
-      draws.push_back(std::move(draw));
-    }
-  return draws;
+  return make_moe_draws(shape_, traffic, num_layers_, tokens, factor, stream_);
 }
 
-Status MoeBench::run(const std::function<void(const MoeRow&)>& on_row) {
+Status MoeBench::run(const MoeRowSink& on_row) {
   for (const moe::Traffic& traffic : traffic_)
     for (const int tokens : options_.tokens) {
       SWITCHYARD_TRY(run_tokens(traffic, tokens, on_row));
@@ -167,19 +127,17 @@ Status MoeBench::run(const std::function<void(const MoeRow&)>& on_row) {
   return {};
 }
 
-Status MoeBench::run_tokens(const moe::Traffic& traffic, int tokens,
-                            const std::function<void(const MoeRow&)>& on_row) {
+Status MoeBench::run_tokens(const moe::Traffic& traffic, int tokens, const MoeRowSink& on_row) {
   std::vector<std::vector<MoeDraw>> draws;
   for (const double factor : options_.capacities) {
     SWITCHYARD_ASSIGN(std::vector<MoeDraw> made, make_draws(traffic, tokens, factor));
     draws.push_back(std::move(made));
   }
-  std::vector<Item> items;
-  for (size_t c = 0; c < draws.size(); ++c)
-    for (const moe::Execution execution : options_.executions)
-      items.push_back({execution, options_.capacities[c], &draws[c], {}});
-  measure(items);
-  for (const Item& item : items) {
+  std::vector<MoeItem> items = moe_items(options_, draws);
+  SWITCHYARD_TRY(measure_in_turn(
+      items, options_, num_layers_,
+      [this](const MoeItem& item, int run) -> Result<double> { return time_pass(item, run); }));
+  for (const MoeItem& item : items) {
     MoeRow row = make_row(item, traffic, tokens);
     if (options_.phases) row.phases_us = measure_phases(item, tokens);
     on_row(row);
@@ -188,8 +146,8 @@ Status MoeBench::run_tokens(const moe::Traffic& traffic, int tokens,
 }
 
 /// One pass over the layers, in microseconds of a layer.
-double MoeBench::time_pass(const Item& item, int run) {
-  const size_t first = static_cast<size_t>(run % kDrawSets) * layers_.size();
+double MoeBench::time_pass(const MoeItem& item, int run) {
+  const size_t first = static_cast<size_t>(run % kMoeDrawSets) * layers_.size();
   std::fill(y_.begin(), y_.end(), 0.0f);
   const int64_t start = now_ns();
   for (size_t l = 0; l < layers_.size(); ++l) {
@@ -201,22 +159,9 @@ double MoeBench::time_pass(const Item& item, int run) {
   return static_cast<double>(now_ns() - start) * 1e-3 / static_cast<double>(layers_.size());
 }
 
-void MoeBench::measure(std::vector<Item>& items) {
-  for (const Item& item : items) (void)time_pass(item, 0);
-  double seconds = 0;
-  const double enough = kRowSeconds * static_cast<double>(items.size());
-  const int least = options_.repeats > 0 ? options_.repeats : kMinRuns;
-  const int most = options_.repeats > 0 ? options_.repeats : kMaxRuns;
-  for (int run = 0; run < least || (run < most && seconds < enough); ++run)
-    for (Item& item : items) {
-      item.times_us.push_back(time_pass(item, run));
-      seconds += item.times_us.back() * 1e-6 * num_layers_;
-    }
-  for (Item& item : items) std::sort(item.times_us.begin(), item.times_us.end());
-}
-
 /// Runs of their own, because timing the phases costs a little.
-std::vector<std::pair<std::string, double>> MoeBench::measure_phases(const Item& item, int tokens) {
+std::vector<std::pair<std::string, double>> MoeBench::measure_phases(const MoeItem& item,
+                                                                     int tokens) {
   const int routed = std::max(tokens / shape_.ranks, 1);  // a rank routes its own tokens
   tracer_.reset();
   tracer_.enable_sums(true);
@@ -235,34 +180,12 @@ std::vector<std::pair<std::string, double>> MoeBench::measure_phases(const Item&
   return phases;
 }
 
-MoeRow MoeBench::make_row(const Item& item, const moe::Traffic& traffic, int tokens) const {
-  const MoeLoad load = mean_load(*item.draws);
+MoeRow MoeBench::make_row(const MoeItem& item, const moe::Traffic& traffic, int tokens) const {
   const Bound<GroupedGemm>& gemm = layers_.front().experts().gate_up().gemm();
   const bool tiles = gemm.problem().in == RowLayout::tiles_bf16;
-  const double peak_gflops = tiles ? ceilings_.amx_gflops : ceilings_.fma_gflops;
-  const auto parameters = static_cast<double>(shape_.expert_parameters());
-  const double bytes = load.touched * parameters * dtype_bytes(options_.dtype);
-  const double flops = 2 * parameters * load.kept_picks;
-  MoeRow row;
-  row.shape = shape_.name;
-  row.tokens = tokens;
-  row.routing = traffic.text();
-  row.dtype = dtype_name(options_.dtype);
-  row.kernel = moe::execution_name(item.execution);
-  row.time_us = median(item.times_us);
-  row.floor_us =
-      1e-3 * std::max(bytes / ceilings_.read_gbps_all, peak_gflops > 0 ? flops / peak_gflops : 0.0);
-  row.experts_touched = load.touched;
-  row.imbalance = load.imbalance;
-  row.drop_rate = load.picks > 0 ? 1 - load.kept_picks / load.picks : 0;
-  row.gbps = bytes / row.time_us * 1e-3;
-  row.gflops = flops / row.time_us * 1e-3;
-  row.capacity = item.factor;
-  row.time_spread = (quantile(item.times_us, 0.75) - quantile(item.times_us, 0.25)) / row.time_us;
-  row.best_us = item.times_us.front();
-  row.rows = load.kept_picks;
-  if (item.execution == moe::Execution::padded) row.rows = shape_.num_slots() * load.mean_capacity;
-  row.runs = static_cast<int>(item.times_us.size());
+  const MoePeaks peaks{ceilings_.read_gbps_all,
+                       tiles ? ceilings_.amx_gflops : ceilings_.fma_gflops};
+  MoeRow row = make_moe_row(shape_, options_, item, traffic.text(), tokens, peaks);
   row.layers = num_layers_;
   row.threads = pool_->num_threads();
   row.gemm = gemm.name();

@@ -27,6 +27,8 @@ struct MoeFfnCase {
   bool shared = false;     ///< with a shared expert's addend
   bool next_norm = false;  ///< with the next layer's norm
   int dead_tokens = 0;     ///< at the end, without picks
+  bool bias = false;       ///< of the experts
+  bool weight_on_input = false;
 };
 
 inline std::vector<MoeFfnCase> moe_ffn_cases() {
@@ -61,6 +63,40 @@ inline std::vector<MoeFfnCase> moe_ffn_cases() {
       {"width and hidden width of 8", 4, 4, 2, 8, 8},
       {"width of 200, hidden width of 100", 70, 8, 8, 200, 100},
       {"512 experts", 50, 512, 10, 128, 64},
+      {"one token, biases", 1, 16, 4, 1024, 384, uniform, swiglu, false, true, 0, true},
+      {"eight tokens, biases, joined sums", 8, 8, 2, 4096, 1024, zipf, swiglu, true, false, 0,
+       true},
+      {"sixteen tokens, biases", 16, 32, 8, 2048, 192, uniform, geglu_tanh, false, false, 0, true},
+      {"200 tokens, biases", 200, 16, 4, 256, 320, zipf, swiglu, true, true, 0, true},
+      {"900 tokens, biases, gelu", 900, 8, 2, 512, 256, uniform, geglu_erf, false, true, 0, true},
+      {"300 tokens, gelu by tanh", 300, 16, 2, 256, 128, uniform, geglu_tanh},
+      {"300 tokens, gelu by erf", 300, 16, 2, 384, 192, uniform, geglu_erf},
+      {"1500 tokens, relu", 1500, 8, 4, 256, 128, zipf, reglu},
+      {"hidden width of 100, biases", 70, 8, 8, 256, 100, uniform, swiglu, false, false, 0, true},
+      {"width of 200, biases", 30, 8, 2, 200, 40, uniform, reglu, false, false, 0, true},
+      {"one token, weight on the input", 1, 16, 1, 1024, 256, uniform, swiglu, true, true, 0, false,
+       true},
+      {"150 tokens, weights on the input", 150, 16, 3, 512, 128, zipf, swiglu, true, true, 5, true,
+       true},
+  };
+}
+
+/// A case for every tile of the entries (by rows of an expert), small enough for a sanitizer that makes kernels a thousand
+/// times slower.
+inline std::vector<MoeFfnCase> moe_ffn_small_cases() {
+  using enum Popularity;
+  using enum GluActivation;
+  return {
+      {"small: one token", 1, 8, 2, 256, 128, uniform, swiglu, true, true},
+      {"small: 5 tokens, biases", 5, 16, 4, 384, 192, zipf, swiglu, true, true, 1, true},
+      {"small: 12 tokens", 12, 8, 2, 256, 64, uniform, geglu_tanh, false, true},
+      {"small: 33 tokens", 33, 8, 3, 256, 128, zipf, swiglu, true, true},
+      {"small: 70 tokens, weights on the input", 70, 4, 1, 256, 64, uniform, reglu, false, false, 3,
+       false, true},
+      {"small: 130 tokens of two experts", 130, 2, 1, 256, 128, uniform, swiglu, false, true},
+      {"small: 520 tokens of two experts", 520, 2, 1, 256, 128, zipf, geglu_erf, false, false, 0,
+       true},
+      {"small: 900 tokens of two experts", 900, 2, 1, 256, 128, uniform, swiglu, false, true},
   };
 }
 

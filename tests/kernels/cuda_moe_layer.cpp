@@ -22,6 +22,7 @@ MoeFfn::Problem problem_of(const cases::MoeFfnCase& which) {
   problem.width = which.width;
   problem.ffn_width = which.ffn_width;
   problem.activation = which.activation;
+  problem.weight_on_input = which.weight_on_input;
   problem.max_tokens = std::max<int64_t>(which.tokens, 1);
   return problem;
 }
@@ -82,6 +83,8 @@ MoeLayerOnDevice::MoeLayerOnDevice(const cases::MoeFfnCase& which, unsigned seed
       shared(tokens * which.width),
       shared_weight(tokens),
       next_norm(which.width),
+      up_bias(int64_t{which.experts} * 2 * which.ffn_width),
+      down_bias(which.experts * which.width),
       x(tokens * which.width),
       gate(which.experts * which.width * which.ffn_width),
       up(which.experts * which.width * which.ffn_width),
@@ -94,7 +97,8 @@ MoeLayerOnDevice::MoeLayerOnDevice(const cases::MoeFfnCase& which, unsigned seed
       sync(MoeFfn::kSyncWords * 4),
       routing(tokens, problem.rule),
       with_shared(which.shared),
-      with_norm(which.next_norm) {
+      with_norm(which.next_norm),
+      with_bias(which.bias) {
   std::mt19937 random(seed);
   logits_before = random_logits(which.popularity, tokens, which.experts, which.top_k, random);
   y_before = normals(tokens * which.width, 1, random);
@@ -103,6 +107,8 @@ MoeLayerOnDevice::MoeLayerOnDevice(const cases::MoeFfnCase& which, unsigned seed
   shared.set(normals(tokens * which.width, 1, random));
   shared_weight.set(normals(tokens, 1, random));
   next_norm.set(norm_weights);
+  up_bias.set(normals(up_bias.size(), 1, random));
+  down_bias.set(normals(down_bias.size(), 1, random));
   const auto fill = [&](DeviceArray<uint16_t>& array, int64_t fan_in) {
     fill_normals(array.data(), array.size(), 1 / std::sqrt(static_cast<double>(fan_in)),
                  static_cast<unsigned>(random()));
@@ -128,10 +134,14 @@ MoeFfn::Args MoeLayerOnDevice::args() {
   args.x = x.data();
   args.tokens = tokens;
   args.routing = routing.view();
-  args.logits = logits.data();
+  args.logits = picks_are_given ? nullptr : logits.data();
   args.live_tokens = live.data();
   args.w13 = w13.data();
   args.w2 = w2.data();
+  if (with_bias) {
+    args.up_bias = up_bias.data();
+    args.down_bias = down_bias.data();
+  }
   if (with_shared) {
     args.shared = shared.data();
     args.shared_weight = shared_weight.data();
@@ -149,7 +159,7 @@ MoeFfn::Args MoeLayerOnDevice::args() {
 }
 
 void MoeLayerOnDevice::run(const MoeFfn::Kernel& kernel) {
-  routing.poison();
+  if (!picks_are_given) routing.poison();
   workspace.poison();
   next_x.bytes().poison();
   y.set(y_before);

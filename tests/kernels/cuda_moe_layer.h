@@ -41,11 +41,14 @@ struct MoeLayerOnDevice {
   int64_t tokens;
   std::vector<float> logits_before, y_before, norm_weights;
   DeviceArray<float> logits, y, shared, shared_weight, next_norm;
+  DeviceArray<float> up_bias, down_bias;  // of the experts
   DeviceArray<uint16_t> x, gate, up, down, next_x;
   DeviceArray<int32_t> live;
   DeviceBytes w13, w2, workspace, sync;
   RoutingArrays routing;
-  bool with_shared, with_norm;
+  bool with_shared, with_norm, with_bias;
+  /// The call gets the picks that are in `routing` instead of logits.
+  bool picks_are_given = false;
 };
 
 }  // namespace switchyard::testing

@@ -53,10 +53,15 @@ __global__ void hidden_of_picks(MoeFfn::Problem problem, MoeFfn::Args args, Plai
   const int expert = args.routing.expert[pick];
   if (expert < 0) return;
   const auto* x = static_cast<const uint16_t*>(args.x) + pick / problem.rule.top_k * width;
+  const double inside = problem.weight_on_input ? args.routing.weight[pick] : 1;
   double gate = 0, up = 0;
   for (int64_t k = 0; k < width; ++k) {
-    gate += value(x, k) * value(experts.gate, (expert * ffn + f) * width + k);
-    up += value(x, k) * value(experts.up, (expert * ffn + f) * width + k);
+    gate += inside * value(x, k) * value(experts.gate, (expert * ffn + f) * width + k);
+    up += inside * value(x, k) * value(experts.up, (expert * ffn + f) * width + k);
+  }
+  if (args.up_bias != nullptr) {
+    gate += args.up_bias[expert * 2 * ffn + f];
+    up += args.up_bias[(expert * 2 + 1) * ffn + f];
   }
   hidden[i] = activated(problem.activation, gate) * up;
 }
@@ -73,11 +78,11 @@ __global__ void combined_outputs(MoeFfn::Problem problem, MoeFfn::Args args, Pla
     const int64_t pick = t * problem.rule.top_k + k;
     const int expert = args.routing.expert[pick];
     if (expert < 0) continue;
-    double product = 0;
+    double product = args.down_bias != nullptr ? args.down_bias[expert * width + d] : 0;
     for (int64_t f = 0; f < ffn; ++f) {
       product += hidden[pick * ffn + f] * value(experts.down, (expert * width + d) * ffn + f);
     }
-    sum += args.routing.weight[pick] * product;
+    sum += (problem.weight_on_input ? 1 : args.routing.weight[pick]) * product;
   }
   if (args.shared != nullptr) {
     const double weight = args.shared_weight != nullptr ? args.shared_weight[t] : 1;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -39,6 +40,8 @@ class CudaMoe : public ::testing::Test {
       body(entry);
     }
   }
+
+  void check_case(const cases::MoeFfnCase& which, int& entries);
 
   int sm_ = 0;
 };
@@ -181,44 +184,60 @@ void expect_picks(const testing::RoutingArrays& routing, const RouteRule& rule,
   }
 }
 
+// What next_x should be of y.
+void expect_normed(const std::vector<uint16_t>& next, const std::vector<float>& y,
+                   const std::vector<float>& weights, int64_t tokens) {
+  const auto width = static_cast<int64_t>(weights.size());
+  for (int64_t t = 0; t < tokens; ++t) {
+    double squares = 0;
+    for (int64_t d = 0; d < width; ++d) squares += std::pow(y[t * width + d], 2);
+    const double inverse = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-5);
+    for (int64_t d = 0; d < width; ++d) {
+      const double value = double{y[t * width + d]} * inverse * double{weights[d]};
+      ASSERT_NEAR(as_double(next[t * width + d]), value, std::abs(value) / 250 + 1e-30);
+    }
+  }
+}
+
+// The case by every entry that takes it; `entries` counts them.
+void CudaMoe::check_case(const cases::MoeFfnCase& which, int& entries) {
+  SCOPED_TRACE(which.name);
+  MoeLayerOnDevice layer(which, 42, sm_);
+  const int64_t live = which.tokens - which.dead_tokens;
+  for_each_entry(layer, [&](const MoeFfn::Kernel& entry) {
+    ++entries;
+    layer.run(entry);
+    ASSERT_EQ(cuda_error(), "");
+    const std::vector<double> expected = layer.reference();
+    ASSERT_EQ(cuda_error(), "");
+    expect_picks(layer.routing, layer.problem.rule, layer.logits_before, {}, which.tokens, live);
+    expect_rows_follow_picks(layer.routing, layer.problem.rule, which.tokens);
+    const std::vector<float> y = layer.y.host();
+    const Error error = error_of(y, expected, layer.y_before);
+    const cases::Tolerance& allowed = cases::tolerance("moe_ffn", DType::bf16);
+    EXPECT_LE(error.relative, allowed.relative_error);
+    EXPECT_LE(error.largest, allowed.max_error);
+    std::printf("  %-44s %-26s error %.2e, largest %.2e\n", which.name.data(), entry.name.data(),
+                error.relative, error.largest);
+    std::fflush(stdout);
+    EXPECT_TRUE(layer.guards_are_intact());
+    if (which.next_norm) expect_normed(layer.next_x.host(), y, layer.norm_weights, which.tokens);
+  });
+}
+
 TEST_F(CudaMoe, EveryEntryGivesTheReference) {
   for (const cases::MoeFfnCase& which : cases::moe_ffn_cases()) {
-    SCOPED_TRACE(which.name);
-    MoeLayerOnDevice layer(which, 42, sm_);
-    const int64_t live = which.tokens - which.dead_tokens;
     int entries = 0;
-    for_each_entry(layer, [&](const MoeFfn::Kernel& entry) {
-      ++entries;
-      layer.run(entry);
-      ASSERT_EQ(cuda_error(), "");
-      const std::vector<double> expected = layer.reference();
-      ASSERT_EQ(cuda_error(), "");
-      expect_picks(layer.routing, layer.problem.rule, layer.logits_before, {}, which.tokens, live);
-      expect_rows_follow_picks(layer.routing, layer.problem.rule, which.tokens);
-      const std::vector<float> y = layer.y.host();
-      const Error error = error_of(y, expected, layer.y_before);
-      const cases::Tolerance& allowed = cases::tolerance("moe_ffn", DType::bf16);
-      EXPECT_LE(error.relative, allowed.relative_error);
-      EXPECT_LE(error.largest, allowed.max_error);
-      std::printf("  %-44s %-26s error %.2e, largest %.2e\n", which.name.data(), entry.name.data(),
-                  error.relative, error.largest);
-      std::fflush(stdout);
-      EXPECT_TRUE(layer.guards_are_intact());
-      if (!which.next_norm) return;
-      const std::vector<uint16_t> next = layer.next_x.host();
-      const int64_t width = which.width;
-      for (int64_t t = 0; t < which.tokens; ++t) {
-        double squares = 0;
-        for (int64_t d = 0; d < width; ++d) squares += std::pow(y[t * width + d], 2);
-        const double inverse = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-5);
-        for (int64_t d = 0; d < width; ++d) {
-          const double value = double{y[t * width + d]} * inverse * double{layer.norm_weights[d]};
-          ASSERT_NEAR(as_double(next[t * width + d]), value, std::abs(value) / 250 + 1e-30);
-        }
-      }
-    });
-    EXPECT_GE(entries, 1) << "no entry takes the case";
+    check_case(which, entries);
+    EXPECT_GE(entries, 1) << "no entry takes " << which.name;
   }
+}
+
+// What scripts/gpu_sanitize.txt runs: every tile of every entry, as small as it can be.
+TEST_F(CudaMoe, SmallCasesOfEveryTile) {
+  int entries = 0;
+  for (const cases::MoeFfnCase& which : cases::moe_ffn_small_cases()) check_case(which, entries);
+  EXPECT_GE(entries, 1);
 }
 
 TEST_F(CudaMoe, TheSameCallGivesTheSameBits) {
@@ -257,6 +276,77 @@ TEST_F(CudaMoe, ATokenDoesNotDependOnItsBatch) {
       }
     }
   }
+  EXPECT_EQ(cuda_error(), "");
+}
+
+// Across all numbers of tokens, and so across tiles: what SWITCHYARD_DETERMINISTIC=1 promises for a layer.
+TEST_F(CudaMoe, ADeterministicTokenNeverDependsOnItsBatch) {
+  for (const auto& [experts, top_k, ffn_width] :
+       {std::tuple{32, 4, int64_t{256}}, {8, 2, int64_t{1024}}, {64, 8, int64_t{192}}}) {
+    SCOPED_TRACE(experts);
+    const cases::MoeFfnCase many = {
+        "many", 3000, experts, top_k, 512, ffn_width, cases::Popularity::zipf};
+    MoeLayerOnDevice layer(many, 3, sm_);
+    layer.problem.deterministic = true;
+    std::vector<float> first;
+    for (const int64_t tokens : {1, 2, 5, 8, 11, 16, 60, 64, 65, 200, 600, 1400, 3000}) {
+      layer.tokens = tokens;
+      const MoeFfn::Kernel* entry = choose_moe_ffn(layer.problem, sm_, tokens);
+      ASSERT_NE(entry, nullptr);
+      layer.live.set({static_cast<int32_t>(tokens)});
+      layer.run(*entry);
+      std::vector<float> y = layer.y.host();
+      y.resize(512);
+      if (first.empty()) first = y;
+      EXPECT_EQ(y, first) << tokens << " tokens by " << entry->name;
+    }
+  }
+  EXPECT_EQ(cuda_error(), "");
+}
+
+// Picks from elsewhere, some of them dropped, give what the same picks from logits give.
+TEST_F(CudaMoe, PicksCanBeGiven) {
+  for (const int64_t tokens : {1, 7, 16, 64, 65, 300}) {
+    SCOPED_TRACE(tokens);
+    MoeLayerOnDevice layer({"given", tokens, 32, 4, 512, 256, cases::Popularity::zipf}, 17, sm_);
+    for_each_entry(layer, [&](const MoeFfn::Kernel& entry) {
+      layer.picks_are_given = false;
+      layer.run(entry);
+      const std::vector<float> routed = layer.y.host();
+      layer.picks_are_given = true;
+      layer.run(entry);
+      EXPECT_EQ(layer.y.host(), routed);
+      std::vector<int32_t> expert = layer.routing.expert.host();
+      for (size_t i = 0; i < expert.size(); i += 3) expert[i] = -1;
+      layer.routing.expert.set(expert);
+      layer.run(entry);
+      const std::vector<double> expected = layer.reference();
+      const Error error = error_of(layer.y.host(), expected, layer.y_before);
+      EXPECT_LE(error.relative, cases::tolerance("moe_ffn", DType::bf16).relative_error);
+      EXPECT_EQ(layer.routing.expert.host(), expert);
+      expect_rows_follow_picks(layer.routing, layer.problem.rule, tokens);
+      EXPECT_TRUE(layer.guards_are_intact());
+    });
+  }
+  EXPECT_EQ(cuda_error(), "");
+}
+
+// Stops for measurements leave y alone, and the counters fit for the next call.
+TEST_F(CudaMoe, ACallCanStopBetweenItsParts) {
+  MoeLayerOnDevice layer({"stop", 90, 32, 4, 512, 256}, 19, sm_);
+  for_each_entry(layer, [&](const MoeFfn::Kernel& entry) {
+    layer.run(entry);
+    const std::vector<float> whole = layer.y.host();
+    for (const MoeFfn::Stop stop : {MoeFfn::Stop::after_up, MoeFfn::Stop::after_down}) {
+      layer.y.set(layer.y_before);
+      MoeFfn::Args args = layer.args();
+      args.stop = stop;
+      run_moe_layer(entry, layer.problem, args, nullptr);
+      EXPECT_EQ(layer.y.host(), layer.y_before);
+      layer.run(entry);
+      EXPECT_EQ(layer.y.host(), whole);
+    }
+  });
   EXPECT_EQ(cuda_error(), "");
 }
 

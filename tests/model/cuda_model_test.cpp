@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "model/cuda/experts.h"
 #include "model/devices.h"
 #include "model/golden_case.h"
 #include "model/runner.h"
@@ -226,36 +225,6 @@ TEST(CudaModel, AMissingDeviceIsNamed) {
       model::Model::load(kDemo, *config, options, Stream({DeviceId::Kind::cuda, 99}, pool));
   ASSERT_FALSE(loaded.ok());
   EXPECT_NE(loaded.error().message.find("CUDA"), std::string::npos) << loaded.error().message;
-}
-
-// Needs no device: refused before anything is allocated.
-TEST(CudaExperts, RefuseByNameWhatTheKernelsDoNot) {
-  RouterSpec spec;
-  spec.num_experts = 16;
-  spec.top_k = 4;
-  const auto create = [](const RouterSpec& router) {
-    return model::cuda::Experts::create(router, 128, 128, DType::bf16, 64, 90);
-  };
-  EXPECT_TRUE(create(spec).ok());
-  const auto expect_refusal = [&](const char* words, auto&& change) {
-    RouterSpec changed = spec;
-    change(changed);
-    const auto experts = create(changed);
-    ASSERT_FALSE(experts.ok()) << words;
-    EXPECT_EQ(experts.error().code, Code::unsupported);
-    EXPECT_NE(experts.error().message.find(words), std::string::npos) << experts.error().message;
-  };
-  expect_refusal("selector expert_choice", [](RouterSpec& s) { s.selector = "expert_choice"; });
-  expect_refusal("selector noisy_top_k", [](RouterSpec& s) { s.selector = "noisy_top_k"; });
-  expect_refusal("score", [](RouterSpec& s) { s.score = Score::sigmoid; });
-  expect_refusal("bias", [](RouterSpec& s) { s.selection_bias = true; });
-  expect_refusal("input", [](RouterSpec& s) { s.weight_on_input = true; });
-  expect_refusal("groups", [](RouterSpec& s) { s.num_groups = 4, s.top_groups = 2; });
-  expect_refusal("devices", [](RouterSpec& s) { s.num_devices = 4, s.max_devices = 2; });
-  expect_refusal("norm", [](RouterSpec& s) { s.norm_order = 2; });
-  expect_refusal("divisor", [](RouterSpec& s) { s.renormalize_minimum = 1e-12f; });
-  expect_refusal("scale", [](RouterSpec& s) { s.scale = 0; });
-  expect_refusal("--capacity-factor", [](RouterSpec& s) { s.capacity_factor = 1.25f; });
 }
 
 }  // namespace

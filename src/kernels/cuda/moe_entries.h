@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device entries of MoeFfn and the launches that they share. Free of CUDA headers: .cpp files include it.
+// The device entries of MoeFfn, and what they share. Free of CUDA headers: .cpp files include it.
 #pragma once
 #include "kernels/ops/moe_ffn.h"
 
@@ -12,6 +12,13 @@ void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args, co
 /// Only next_x, from a y that is complete; nothing when args.next_x is null.
 void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
                       void* stream) noexcept;
+
+/// Bytes of `rows`, which entries with a combine of its own keep behind their hidden rows.
+inline int64_t result_bytes(const MoeFfn::Problem& problem) noexcept {
+  return problem.max_tokens * problem.rule.top_k * problem.width * 2;
+}
+/// MoeFfn::Kernel::suits of an entry for any number of tokens.
+inline bool suits_any(const MoeFfn::Problem&, int64_t) noexcept { return true; }
 
 extern const MoeFfn::Kernel kMoeFfnSm80;        // any T, sm_80 and newer
 extern const MoeFfn::Kernel kMoeFfnSm90a;       // any T on Hopper

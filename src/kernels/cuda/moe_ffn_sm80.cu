@@ -11,6 +11,7 @@
 // Every sum runs over the inputs in ascending order in one accumulator, whatever kTokens: a token's bits depend neither
 // on its batch nor on T.
 #include "kernels/cuda/glu.cuh"
+#include "kernels/cuda/moe_bias.cuh"
 #include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/primitives.cuh"
 
@@ -21,8 +22,6 @@ constexpr int kTileRows = 128;                     // packed weight rows of a ti
 constexpr int kStepInputs = MoePack::kAtomInputs;  // 64
 constexpr int kWeightBytes = kTileRows * kStepInputs * 2;
 constexpr int kMaxHits = MoeRoute::kMaxExperts;
-
-enum class Product { up, down };
 
 // One of the two products.
 struct Grouped {
@@ -35,6 +34,7 @@ struct Grouped {
   int inputs = 0, steps = 0;             // K, and its steps of 64
   int weight_rows = 0, out_columns = 0;  // packed rows; columns that are stored
   bf16* out = nullptr;
+  RowBias bias;
   GluActivation activation = GluActivation::swiglu;
 };
 
@@ -207,6 +207,24 @@ __device__ __forceinline__ void add_step(Sums<S>& sums, uint32_t stage, int warp
   }
 }
 
+// Sums start from the biases of their rows.
+template <Product kProduct, class S>
+__device__ __forceinline__ void start_sums(const Grouped& p, const Tile& at, Sums<S>& sums,
+                                           int warp_m) {
+#pragma unroll
+  for (int m = 0; m < S::kTilesM; ++m) {
+    const int row = at.row_tile * kTileRows + (warp_m * S::kTilesM + m) * 16 +
+                    static_cast<int>(threadIdx.x) % 32 / 4;
+    const float upper = bias_of<kProduct>(p.bias, at.expert, row);
+    const float lower = bias_of<kProduct>(p.bias, at.expert, row + 8);
+#pragma unroll
+    for (int n = 0; n < S::kTilesN; ++n) {
+      sums[m][n][0] = sums[m][n][1] = upper;
+      sums[m][n][2] = sums[m][n][3] = lower;
+    }
+  }
+}
+
 // Rounds and stores the tile. A transpose across the warp turns columns of tokens into rows, two columns a lane.
 template <Product kProduct, class S>
 __device__ __forceinline__ void store_tile(const Grouped& p, const Tile& at, const Sums<S>& sums,
@@ -267,6 +285,9 @@ __global__ void __launch_bounds__(S::kThreads, 2) grouped_product(Grouped p) {
   int slot = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < num_tiles; tile += grid) {
     Sums<S> sums = {};
+    if (p.bias.values != nullptr) {
+      start_sums<kProduct, S>(p, find_tile<S::kTokens>(p, first_tile, tile), sums, warp_m);
+    }
     for (int step = 0; step < p.steps; ++step) {
       copies_wait<S::kStages - 2>();
       __syncthreads();  // this stage is there for all; the one before is free
@@ -332,10 +353,8 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
   return MoeRoute::refusal({problem.rule, problem.max_tokens});
 }
 
-bool suits(const MoeFfn::Problem&, int64_t) noexcept { return true; }
-
 int64_t workspace(const MoeFfn::Problem& problem) noexcept {
-  return hidden_bytes(problem) + problem.max_tokens * problem.rule.top_k * problem.width * 2;
+  return hidden_bytes(problem) + result_bytes(problem);
 }
 
 void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream) noexcept {
@@ -345,7 +364,7 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   auto* const rows =
       reinterpret_cast<bf16*>(static_cast<char*>(args.workspace) + hidden_bytes(problem));
   const int64_t width = MoePack::padded(problem.width), ffn = MoePack::padded(problem.ffn_width);
-  const int64_t num_rows = args.tokens * problem.rule.top_k;
+  const int64_t num_rows = args.rows > 0 ? args.rows : args.tokens * problem.rule.top_k;
 
   Grouped up;
   up.x = static_cast<const bf16*>(args.x);
@@ -359,8 +378,10 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   up.steps = static_cast<int>(width / kStepInputs);
   up.weight_rows = static_cast<int>(2 * ffn);
   up.out = hidden;
+  up.bias = {args.up_bias, static_cast<int>(problem.ffn_width)};
   up.activation = problem.activation;
   launch_for_rows<Product::up>(up, num_rows, problem.rule.experts, on);
+  if (args.stop == MoeFfn::Stop::after_up) return;
 
   Grouped down;
   down.x = hidden;
@@ -374,13 +395,14 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   down.weight_rows = static_cast<int>(width);
   down.out_columns = static_cast<int>(problem.width);
   down.out = rows;
+  down.bias = {args.down_bias, static_cast<int>(problem.width)};
   launch_for_rows<Product::down>(down, num_rows, problem.rule.experts, on);
-  launch_combine(problem, args, rows, stream);
+  if (args.stop == MoeFfn::Stop::never) launch_combine(problem, args, rows, stream);
 }
 
 }  // namespace
 
-const MoeFfn::Kernel kMoeFfnSm80 = {"moe_ffn.cuda.sm80", 80, 999, false, refusal, suits,
-                                    workspace,           run};
+const MoeFfn::Kernel kMoeFfnSm80 = {"moe_ffn.cuda.sm80", 80,        999, false, refusal,
+                                    suits_any,           workspace, run};
 
 }  // namespace switchyard::cuda

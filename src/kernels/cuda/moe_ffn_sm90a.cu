@@ -60,7 +60,6 @@ int64_t hidden_bytes(const MoeFfn::Problem& problem) noexcept {
 
 const char* refusal(const MoeFfn::Problem& problem) noexcept {
   if (problem.weight != DType::bf16) return "needs bf16 weights";
-  if (problem.activation != GluActivation::swiglu) return "needs swiglu";
   if (problem.width < 128 || problem.width > 16384 || problem.width % 128 != 0) {
     return "needs a width that is a multiple of 128, of at most 16384";
   }
@@ -68,15 +67,13 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
   if (problem.rule.experts > sm90a::kMaxExperts) return "needs at most 384 experts";
   const int64_t rows = problem.max_tokens * problem.rule.top_k;
   if (rows > int64_t{1} << 21) return "needs at most 2097152 rows";
-  if (problem.max_tokens * problem.width > int64_t{1} << 34)
-    return "needs at most 32 GiB of tokens";
+  const int64_t read = problem.weight_on_input ? rows : problem.max_tokens;
+  if (read * problem.width > int64_t{1} << 34) return "needs at most 32 GiB of tokens";
   return MoeRoute::refusal({problem.rule, problem.max_tokens});
 }
 
-bool suits(const MoeFfn::Problem&, int64_t) noexcept { return true; }
-
 int64_t workspace(const MoeFfn::Problem& problem) noexcept {
-  return hidden_bytes(problem) + problem.max_tokens * problem.rule.top_k * problem.width * 2;
+  return hidden_bytes(problem) + result_bytes(problem);
 }
 
 void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream) noexcept {
@@ -95,14 +92,21 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.width = static_cast<int>(problem.width);
   params.ffn_width = static_cast<int>(ffn);
   params.hidden_rows = static_cast<int>(hidden_rows(problem));
-  choose(args.tokens * problem.rule.top_k, problem.rule.experts, problem.width, ffn)
+  params.passes = args.stop == MoeFfn::Stop::after_up ? 1 : 2;
+  params.activation = problem.activation;
+  params.curve = glu_curve(problem.activation);
+  params.up_bias = {args.up_bias, static_cast<int>(problem.ffn_width)};
+  params.down_bias = {args.down_bias, static_cast<int>(problem.width)};
+  params.biased = args.up_bias != nullptr || args.down_bias != nullptr;
+  const int64_t rows = args.rows > 0 ? args.rows : args.tokens * problem.rule.top_k;
+  choose(rows, problem.rule.experts, problem.width, ffn)
       .launch(params, static_cast<cudaStream_t>(stream));
-  launch_combine(problem, args, params.rows, stream);
+  if (args.stop == MoeFfn::Stop::never) launch_combine(problem, args, params.rows, stream);
 }
 
 }  // namespace
 
 const MoeFfn::Kernel kMoeFfnSm90a = {
-    "moe_ffn.cuda.sm90a", 90, 90, false, refusal, suits, workspace, run};
+    "moe_ffn.cuda.sm90a", 90, 90, false, refusal, suits_any, workspace, run};
 
 }  // namespace switchyard::cuda

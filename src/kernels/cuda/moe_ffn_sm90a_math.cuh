@@ -11,10 +11,16 @@
 
 namespace switchyard::cuda::sm90a {
 
-/// silu(gate) * up. Each value by itself: sharing a reciprocal between two tokens would save special-function work, but
-/// then a token's last bit depends on its neighbour, which may be padding.
-__device__ __forceinline__ float silu_gated(float gate, float up) {
-  return gate * up * reciprocal(1.0f + __expf(-gate));
+/// act(gate) * up; act is silu, or any curve. Each value by itself: sharing a reciprocal between two tokens would save
+/// special-function work, but then a token's last bit depends on its neighbour, which may be padding.
+template <bool kSilu>
+__device__ __forceinline__ float gated(const GluCurve& curve, float gate, float up) {
+  float odds = gate;
+  if constexpr (!kSilu) {
+    const float q = fminf(gate * gate, 36.0f);
+    odds = gate * fmaf(q, fmaf(q, curve.c, curve.b), curve.a);
+  }
+  return gate * up * reciprocal(1.0f + __expf(-odds));
 }
 
 /// Which part of the block's work a consumer thread has.
@@ -135,6 +141,17 @@ __device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnP
   pending = item.expert / ((p.experts + kSyncGroups - 1) / kSyncGroups);
 }
 
+/// The hidden columns of one 64-row tile, two tokens a word.
+template <bool kSilu, int kWords>
+__device__ __forceinline__ void activate(const float (&acc)[4 * kWords], const GluCurve& curve,
+                                         uint32_t (&pair)[kWords]) {
+#pragma unroll
+  for (int j = 0; j < kWords; ++j) {
+    const float* a = &acc[4 * j];
+    pair[j] = pack_bf16(gated<kSilu>(curve, a[0], a[2]), gated<kSilu>(curve, a[1], a[3]));
+  }
+}
+
 /// act(gate) * up of 64 * kM64 packed rows into the panel, and out.
 template <class TileT, int kColumns>
 __device__ __forceinline__ void stage_hidden(const float (&acc)[TileT::kM64][kColumns / 2],
@@ -150,10 +167,10 @@ __device__ __forceinline__ void stage_hidden(const float (&acc)[TileT::kM64][kCo
     const int chunk = (TileT::kPanels == 1 ? me.group : i) * 4 + me.warp;
     const uint32_t base = panel_base + staged_byte(me.lane, chunk);
     uint32_t pair[kColumns / 8];
-#pragma unroll
-    for (int j = 0; j < kColumns / 8; ++j) {
-      const float* a = &acc[i][4 * j];
-      pair[j] = pack_bf16(silu_gated(a[0], a[2]), silu_gated(a[1], a[3]));
+    if (p.activation == GluActivation::swiglu) {
+      activate<true>(acc[i], p.curve, pair);
+    } else {
+      activate<false>(acc[i], p.curve, pair);
     }
 #pragma unroll
     for (int j = 0; j + 4 <= kColumns / 8; j += 4) {
@@ -216,6 +233,33 @@ __device__ __forceinline__ void write_rows(const float (&acc)[TileT::kM64][kColu
   }
 }
 
+/// Adds the biases of the rows. (As first values of the sums they would keep the compiler from overlapping products.)
+template <class TileT, int kColumns>
+__device__ __forceinline__ void add_bias(float (&acc)[TileT::kM64][kColumns / 2],
+                                         const MoeFfnParams& p, const Item& item,
+                                         const Consumer& me) {
+#pragma unroll
+  for (int i = 0; i < TileT::kM64; ++i) {
+    const int row =
+        item.block * TileT::kRows + (me.group * TileT::kM64 + i) * 64 + me.warp * 16 + me.lane / 4;
+    float upper, lower;
+    if (item.pass == 0) {
+      upper = bias_of<Product::up>(p.up_bias, item.expert, row);
+      lower = bias_of<Product::up>(p.up_bias, item.expert, row + 8);
+    } else {
+      upper = bias_of<Product::down>(p.down_bias, item.expert, row);
+      lower = bias_of<Product::down>(p.down_bias, item.expert, row + 8);
+    }
+#pragma unroll
+    for (int j = 0; j < kColumns / 8; ++j) {
+      acc[i][4 * j] += upper;
+      acc[i][4 * j + 1] += upper;
+      acc[i][4 * j + 2] += lower;
+      acc[i][4 * j + 3] += lower;
+    }
+  }
+}
+
 template <class TileT, int kColumns>
 __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfnParams& p,
                                              const Item& item, Cursor<TileT::kStages>& at,
@@ -224,6 +268,7 @@ __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfn
   float acc[TileT::kM64][kColumns / 2] =
       {};  // without a first value their life would reach from item to item
   multiply<TileT, kColumns>(acc, shared, item, at, state.lead_parity, me);
+  if (p.biased) add_bias<TileT, kColumns>(acc, p, item, me);
   if (item.pass == 0) {
     stage_hidden<TileT, kColumns>(acc, shared, p, item, state, me);
   } else {

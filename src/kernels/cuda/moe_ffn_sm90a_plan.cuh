@@ -14,6 +14,9 @@
 
 #include <cuda_bf16.h>
 
+#include "kernels/cuda/glu.cuh"
+#include "kernels/cuda/moe_bias.cuh"
+
 namespace switchyard::cuda::sm90a {
 
 /// What the kernel is given. Row counts are read from slot_offset on the device.
@@ -28,6 +31,11 @@ struct MoeFfnParams {
   int32_t* sync;               ///< [kSyncGroups + 2] zero, left zero
   int experts, width, ffn_width;
   int hidden_rows;
+  int passes;  ///< 2; 1: the hidden rows are all
+  GluActivation activation;
+  GluCurve curve;
+  RowBias up_bias, down_bias;
+  bool biased;
 };
 
 constexpr int kMaxExperts = 384;
@@ -111,9 +119,10 @@ class Walk {
       : plan_(plan),
         blocks_{2 * p.ffn_width / TileT::kRows, p.width / TileT::kRows},
         steps_{p.width / kStepInputs, p.ffn_width / kStepInputs},
-        tiles_(plan.tile_begin[p.experts]) {}
+        tiles_(plan.tile_begin[p.experts]),
+        num_items_(tiles_ * (blocks_[0] + (p.passes > 1 ? blocks_[1] : 0))) {}
 
-  __device__ __forceinline__ int num_items() const { return tiles_ * (blocks_[0] + blocks_[1]); }
+  __device__ __forceinline__ int num_items() const { return num_items_; }
 
   __device__ __forceinline__ Item at(int index) {
     Item item{};
@@ -148,7 +157,7 @@ class Walk {
 
   const Plan& plan_;
   const int blocks_[2], steps_[2];
-  const int tiles_;
+  const int tiles_, num_items_;
   int pass_ = 0, expert_ = 0;
 };
 

@@ -29,8 +29,8 @@ __global__ void pack_w13(const uint16_t* gate, const uint16_t* up, int64_t width
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t row = i / (inputs / 8), input = i % (inputs / 8) * 8;
   if (row >= rows) return;
-  const int64_t group = row / 8, hidden = group / 2 * 8 + row % 8;
-  const uint4 chunk = chunk_of(group % 2 == 0 ? gate : up, hidden, ffn_width, input, width);
+  const uint16_t* const from = MoePack::w13_up(row) == 0 ? gate : up;
+  const uint4 chunk = chunk_of(from, MoePack::w13_hidden(row), ffn_width, input, width);
   *reinterpret_cast<uint4*>(packed + MoePack::byte_of(row, input, inputs)) = chunk;
 }
 

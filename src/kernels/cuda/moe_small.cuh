@@ -2,6 +2,7 @@
 // The single-launch layer (moe_small_sm90a.cu) before its products: sizes, shared memory, the routing that every block
 // makes, and what part of the products is the block's.
 #pragma once
+#include "kernels/cuda/moe_bias.cuh"
 #include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/route_token.cuh"
 
@@ -26,6 +27,7 @@ inline constexpr int kConsumersBarrier = 1, kGroupBarrier = 2;
 struct Shape {
   RouteRule rule;
   GluActivation activation = GluActivation::swiglu;
+  RowBias up_bias, down_bias;
   int tokens = 0, width = 0;
   int up_blocks = 0;    // of 64 inputs: Dp / 64
   int down_blocks = 0;  // Fp / 64

@@ -241,8 +241,13 @@ struct Consumer {
       const int thread = static_cast<int>(threadIdx.x), j = thread / 16, column = thread % 16;
       if (j < rows) {
         const int row = column / 8 * 16 + column % 8;
-        const float gate = total<kConsumers>(row, j, 0), up = total<kConsumers>(row + 8, j, 0);
-        hidden[int64_t{first_row + j} * shape.down_blocks * 64 + item % work.tiles * 16 + column] =
+        const int block = item % work.tiles, packed = block * MoePack::kBlockRows + row;
+        const int expert = s.hit_expert[hit];
+        const float gate =
+            total<kConsumers>(row, j, 0) + bias_of<Product::up>(shape.up_bias, expert, packed);
+        const float up = total<kConsumers>(row + 8, j, 0) +
+                         bias_of<Product::up>(shape.up_bias, expert, packed + 8);
+        hidden[int64_t{first_row + j} * shape.down_blocks * 64 + block * 16 + column] =
             __float2bfloat16(glu(shape.activation, gate, up));
       }
       named_barrier(kConsumersBarrier, kConsumerThreads);
@@ -275,13 +280,19 @@ struct Consumer {
     }
   }
 
-  // The picks of this warp's token, summed in their order, for output `lane`.
-  __device__ float picked(const float* results) const {
+  // The picks of this warp's token, summed in their order, for output `lane`; biases with the first inputs.
+  __device__ float picked(const Piece& piece, const float* results) const {
+    const bool biased = piece.begin == 0 && shape.down_bias.values != nullptr;
     float sum = 0;
     for (int k = 0; k < shape.rule.top_k; ++k) {
       const int pick = warp_id() * shape.rule.top_k + k, row = s.pick_row[pick];
       if (row < 0) continue;
-      sum = fmaf(s.pick_weight[pick], results[row * kOutputs + lane_id()], sum);
+      float result = results[row * kOutputs + lane_id()];
+      if (biased) {
+        result += bias_of<Product::down>(shape.down_bias, s.pick_expert[pick],
+                                         piece.row_block * kOutputs + lane_id());
+      }
+      sum = fmaf(s.pick_weight[pick], result, sum);
     }
     return sum;
   }
@@ -316,7 +327,7 @@ struct Consumer {
     const float y = mine ? args.y[at] : 0.0f;  // long before it is needed
     down_hits(piece, hidden, results);
     named_barrier(kConsumersBarrier, kConsumerThreads);
-    float sum = mine ? picked(results) : 0.0f;
+    float sum = mine ? picked(piece, results) : 0.0f;
     if (join(piece, args.sync, parts, sum) && mine) {
       if (args.shared != nullptr) {
         const float weight = args.shared_weight != nullptr ? args.shared_weight[warp_id()] : 1.0f;
@@ -347,7 +358,8 @@ __global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Ar
   const int live = args.live_tokens != nullptr ? *args.live_tokens : shape.tokens;
   const float* const logits = args.logits + warp * shape.rule.experts;
   if (warp < shape.tokens && warp < live) {
-    pick = route_of(shape.rule, logits, args.bias);
+    pick = args.logits != nullptr ? route_of(shape.rule, logits, args.bias)
+                                  : given_pick(shape.rule, args.routing, warp);
     if (lane_id() >= shape.rule.top_k) pick.expert = -1;
     if (pick.expert >= 0) atomicOr(&s.tokens[pick.expert], 1u << warp);
     if (!pick.usable && blockIdx.x == 0 && lane_id() == 0) atomicAdd(args.routing.unusable, 1);
@@ -363,7 +375,10 @@ __global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Ar
     return;
   }
   float weight = 0;
-  if (warp < shape.tokens && warp < live) weight = pick_weight(shape.rule, logits, pick, lane_id());
+  if (warp < shape.tokens && warp < live) {
+    weight = args.logits != nullptr ? pick_weight(shape.rule, logits, pick, lane_id())
+                                    : given_weight(shape.rule, args.routing, warp);
+  }
   place_pick(s, shape, pick, weight);
   named_barrier(kConsumersBarrier, kConsumerThreads);
 
@@ -455,19 +470,20 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
   if (problem.rule.experts > kMaxExperts) return "needs at most 256 experts";
   if (problem.rule.top_k > kMaxRows / kMaxTokens) return "needs at most 16 picks a token";
   if (problem.deterministic) return "its bits are not those of the kernels for more tokens";
+  if (problem.weight_on_input) return "needs weights on the output";
   return MoeRoute::refusal({problem.rule, problem.max_tokens});
 }
 
-// Up to 8 tokens (16 where experts are small) the single launch is the quickest; with more bytes behind each token its fixed
-// cost no longer matters and its lesser rate does. Measured on an H200: bench/results/notes-gpu-moe.md.
+// Up to 16 tokens the single launch is the quickest; with large experts and more than a few rows its fixed cost no longer
+// matters and its lesser rate does. Measured on an H200: bench/results/notes-gpu-moe.md.
 bool suits(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
   if (tokens > kMaxTokens) return false;
   const int64_t expert_bytes = MoePack::w13_bytes(problem.width, problem.ffn_width) +
                                MoePack::w2_bytes(problem.width, problem.ffn_width);
-  const int64_t most_bytes = tokens <= 8 ? int64_t{2} << 30 : int64_t{1} << 29;
+  constexpr int64_t kLargeExpert = int64_t{32} << 20;
+  if (expert_bytes > kLargeExpert && tokens * problem.rule.top_k > 8) return false;
   const int static_bytes = static_cast<int>(sizeof(Shared) + sizeof(Work)) + 1024;
-  return tokens * expert_bytes <= most_bytes &&
-         plan_for(problem, tokens).shared_bytes + static_bytes <= kMaxSharedBytes;
+  return plan_for(problem, tokens).shared_bytes + static_bytes <= kMaxSharedBytes;
 }
 
 // Hidden rows, then the parts of sums that are joined.
@@ -481,7 +497,9 @@ int64_t workspace(const MoeFfn::Problem& problem) noexcept {
 void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream) noexcept {
   auto* const on = static_cast<cudaStream_t>(stream);
   if (args.tokens == 0) return;
-  const Plan plan = plan_for(problem, args.tokens);
+  Plan plan = plan_for(problem, args.tokens);
+  plan.shape.up_bias = {args.up_bias, static_cast<int>(problem.ffn_width)};
+  plan.shape.down_bias = {args.down_bias, static_cast<int>(problem.width)};
   if (args.tokens <= 8) {
     launch<1, 3>(plan, args, on);
   } else {

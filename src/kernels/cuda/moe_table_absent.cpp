@@ -11,6 +11,10 @@ std::span<const MoeFfn::Kernel> moe_ffn_kernels() noexcept { return {}; }
 void MoeRoute::run(const Problem&, const Args&, void*) noexcept {
   SWITCHYARD_UNREACHABLE("device routing in a build without CUDA");
 }
+void weigh_rows_on_device(const TokenRows&, const DeviceRouting&, const WeighedRows&,
+                          void*) noexcept {
+  SWITCHYARD_UNREACHABLE("device routing in a build without CUDA");
+}
 void moe_pack_w13_on_device(const void*, const void*, int64_t, int64_t, void*, void*) noexcept {
   SWITCHYARD_UNREACHABLE("device packing in a build without CUDA");
 }

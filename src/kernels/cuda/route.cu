@@ -29,13 +29,14 @@ __device__ __forceinline__ int64_t live_tokens(const MoeRoute::Args& args) {
   return live < args.tokens ? live : args.tokens;
 }
 
-// The picks of token t by one warp, stored. Lane k returns the expert of pick k, or -1.
+// The picks of token t by one warp, stored, unless they are given. Lane k returns the expert of pick k, or -1.
 template <int kPerLane>
 __device__ int score_token(const RouteRule& rule, const MoeRoute::Args& args, int64_t t,
                            int64_t live) {
   const int lane = lane_id();
   Pick pick;
   float weight = 0;
+  if (t < live && args.logits == nullptr) return given_pick(rule, args.routing, t).expert;
   if (t < live) {
     const float* logits = args.logits + t * rule.experts;
     pick = choose_experts<kPerLane>(rule, logits, args.bias, lane);

@@ -173,7 +173,7 @@ __device__ __forceinline__ Pick choose_experts(const RouteRule& rule, const floa
 
   const bool by_score = chosen_by_score(rule, bias);
   if (rule.score == RouteRule::Score::softmax &&
-      (by_score || rule.weigh == RouteRule::Weigh::raw || rule.epsilon != 0)) {
+      (by_score || rule.weigh == RouteRule::Weigh::raw || rule.epsilon != 0 || rule.minimum != 0)) {
     float own_sum = 0;
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) own_sum += expf(logit[i] - highest);
@@ -185,7 +185,10 @@ __device__ __forceinline__ Pick choose_experts(const RouteRule& rule, const floa
     const int expert = i * 32 + lane;
     float choice = logit[i];
     if (by_score) choice = expert_score(rule.score, logit[i], highest) / pick.all;
-    if (bias != nullptr && expert < rule.experts) choice += bias[expert];
+    if (bias != nullptr && expert < rule.experts) {
+      choice += bias[expert];
+      if (isnan(choice)) choice = -INFINITY;
+    }
     key[i] = expert < rule.experts ? order_key(choice) : kTaken;
   }
   if (rule.top_groups < rule.num_groups) keep_best_groups(rule, key, lane);
@@ -198,23 +201,47 @@ __device__ __forceinline__ Pick choose_experts(const RouteRule& rule, const floa
   return pick;
 }
 
+/// The pick of lane k that routing.expert holds, and its weight: routed elsewhere.
+__device__ __forceinline__ Pick given_pick(const RouteRule& rule, const DeviceRouting& routing,
+                                           int64_t token) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  Pick pick;
+  if (lane < rule.top_k) pick.expert = routing.expert[token * rule.top_k + lane];
+  return pick;
+}
+__device__ __forceinline__ float given_weight(const RouteRule& rule, const DeviceRouting& routing,
+                                              int64_t token) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return lane < rule.top_k ? routing.weight[token * rule.top_k + lane] : 0;
+}
+
+/// The length of the picks' scores, one a lane, by the rule's norm; powers of ratios cannot overflow.
+__device__ __forceinline__ float norm_of(const RouteRule& rule, float score) {
+  float sum = 0, largest = 0;
+  for (int k = 0; k < rule.top_k; ++k) {
+    const float other = __shfl_sync(kAllLanes, score, k);
+    sum += other;
+    largest = fmaxf(largest, other);
+  }
+  const bool by_sum = rule.norm_order == 1 || rule.weigh != RouteRule::Weigh::renormalize;
+  if (by_sum || largest == 0) return sum;
+  const float power = powf(score / largest, rule.norm_order);
+  float powers = 0;
+  for (int k = 0; k < rule.top_k; ++k) powers += __shfl_sync(kAllLanes, power, k);
+  return largest * powf(powers, 1 / rule.norm_order);
+}
+
 /// The weight of lane k's pick; 0 for an unusable token.
 __device__ __forceinline__ float pick_weight(const RouteRule& rule, const float* logits,
                                              const Pick& pick, int lane) {
   if (!pick.usable) return 0;
   const float score =
       lane < rule.top_k ? expert_score(rule.score, logits[pick.expert], pick.highest) : 0.0f;
-  float picked = 0;
-  for (int k = 0; k < rule.top_k; ++k) picked += __shfl_sync(kAllLanes, score, k);
-  float divisor = picked;
-  if (rule.score == RouteRule::Score::softmax) {
-    if (rule.weigh == RouteRule::Weigh::raw) {
-      divisor = pick.all;
-    } else if (rule.weigh == RouteRule::Weigh::renormalize && rule.epsilon != 0) {
-      divisor = pick.all * (picked / pick.all + rule.epsilon);
-    }
-  } else {
-    divisor = rule.weigh == RouteRule::Weigh::raw ? 1.0f : picked + rule.epsilon;
+  float divisor = norm_of(rule, score);
+  if (rule.weigh == RouteRule::Weigh::raw) {
+    divisor = pick.all;
+  } else if (rule.epsilon != 0 || rule.minimum != 0) {
+    divisor = pick.all * fmaxf(divisor / pick.all + rule.epsilon, rule.minimum);
   }
   return divisor == 0 ? 0 : score / divisor * rule.scale;
 }

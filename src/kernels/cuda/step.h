@@ -131,22 +131,20 @@ void attend_prefill(const Attend& args, StreamHandle stream) noexcept;
 /// Bytes of attend_decode's workspace when the cache holds `positions` and a step `sequences`; zero it once.
 int64_t attend_workspace(const Attend& shape, int64_t positions, int sequences) noexcept;
 
-/// Experts for exact comparison: any shape, plain sums. Routing is token choice by softmax.
+/// Experts for exact comparison: any shape, plain sums. The picks are given; -1: none.
 struct PlainMoe {
   const void* x = nullptr;        ///< [T, D] in dtype
-  const float* logits = nullptr;  ///< [T, E]
   const void* gate_up = nullptr;  ///< [E, 2 F, D] in dtype: gate rows, then up rows
   const void* down = nullptr;     ///< [E, D, F]
   DType dtype = DType::f32;
-  int num_experts = 0, top_k = 0;
-  enum class Weigh : uint8_t { raw, renormalize } weigh = Weigh::renormalize;
-  float renormalize_epsilon = 0, routed_scale = 1;
+  int top_k = 0;
+  bool weight_on_input = false;  ///< the weight scales x and not the result
   int64_t tokens = 0, width = 0, ffn_width = 0;
-  float scale = 1;            ///< of what is added to y
-  int32_t* expert = nullptr;  ///< [T, K] out
-  float* weight = nullptr;    ///< [T, K] out
-  float* h = nullptr;         ///< [T, K, F] scratch
-  float* y = nullptr;         ///< [T, D]: the residual stream
+  float scale = 1;                  ///< of what is added to y
+  const int32_t* expert = nullptr;  ///< [T, K]
+  const float* weight = nullptr;    ///< [T, K]
+  float* h = nullptr;               ///< [T, K, F] scratch
+  float* y = nullptr;               ///< [T, D]: the residual stream
 };
 void moe_plain(const PlainMoe& args, StreamHandle stream) noexcept;
 

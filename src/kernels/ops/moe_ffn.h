@@ -2,7 +2,8 @@
 // The experts of a MoE layer on a device, from rows in token order back to the residual stream:
 //
 //   y[t] += scale * ( sum over k of weight[t, k] * expert(x[t])  +  shared_weight[t] * shared[t] ),   k ascending, in f32
-//   expert e:  h = act(x G_e^T) * (x U_e^T)  [F], rounded to bf16;   h W_e^T  [D]
+//   expert e:  h = act(x G_e^T + g_e) * (x U_e^T + u_e)  [F], rounded to bf16;   h W_e^T + w_e  [D]
+//   weight_on_input: the expert reads weight[t, k] * x[t], rounded to bf16, and its result weighs 1
 //
 //   x [T, D] bf16, D % 8 == 0; weights bf16 as ops/moe_pack.h; products accumulate in f32; y [T, D] f32
 //   next_x (optional) [T, D] bf16 = rms_norm(y[t]) * next_norm: what the next layer reads
@@ -37,9 +38,13 @@ struct MoeFfn {
     GluActivation activation = GluActivation::swiglu;
     DType weight = DType::bf16;
     int64_t max_tokens = 0;
+    bool weight_on_input = false;
     /// A token's bits do not depend on how many tokens there are: one kernel for every T.
     bool deterministic = false;
   };
+
+  /// What a call leaves out, for measurements of its parts; y is not complete then.
+  enum class Stop : uint8_t { never, after_up, after_down };
 
   /// 32-bit words that kernels count arrivals in: zero when created, and left fit for the next call.
   static constexpr int kSyncWords = 1024;
@@ -47,14 +52,15 @@ struct MoeFfn {
   struct Args {
     const void* x = nullptr;  ///< [T, D] bf16
     int64_t tokens = 0;       ///< T; 0 does nothing
-    /// Made by the route kernel; or, when `logits` is given and the entry says `routes`, by this very launch, which
-    /// then writes `routing` too.
+    /// Made by the route kernel; or, when the entry says `routes`, by this very launch, which then writes `routing` too.
     DeviceRouting routing;
-    const float* logits = nullptr;         ///< [T, E]
-    const float* bias = nullptr;           ///< [E] of the selection, or null
+    const float* logits = nullptr;  ///< [T, E]; null: routing.expert and routing.weight are given
+    const float* bias = nullptr;    ///< [E] of the selection, or null
     const int32_t* live_tokens = nullptr;  ///< as MoeRoute::Args
     const void* w13 = nullptr;             ///< [E, 2 Fp, Dp] packed
     const void* w2 = nullptr;              ///< [E, Dp, Fp] packed
+    const float* up_bias = nullptr;        ///< [E, 2, F] of gate, then of up; or null
+    const float* down_bias = nullptr;      ///< [E, D], or null
     const float* shared = nullptr;         ///< [T, D] f32, or null
     const float* shared_weight = nullptr;  ///< [T] f32, or null: 1
     float scale = 1;
@@ -64,13 +70,15 @@ struct MoeFfn {
     void* next_x = nullptr;     ///< [T, D] bf16
     uint32_t* sync = nullptr;   ///< [kSyncWords]
     void* workspace = nullptr;  ///< the entry's workspace bytes, aligned to 1024; any content
+    Stop stop = Stop::never;    ///< entries that do not route obey it
+    int64_t rows = 0;           ///< that the routing has, for the choice of tiles; 0: T K
   };
 
   /// One implementation. `stream` is a cudaStream_t; errors of a launch stay with the device until it is asked.
   struct Kernel {
     std::string_view name;       ///< "moe_ffn.cuda.sm80"
     int sm_min = 0, sm_max = 0;  ///< compute capability * 10, both ends included
-    bool routes = false;         ///< starts from the logits
+    bool routes = false;         ///< starts from the logits or the picks
     /// Null when the problem is accepted, else why not, in plain words.
     const char* (*refusal)(const Problem&) noexcept;
     /// Whether this entry is the right one for `tokens` tokens; the last entry is right for all.
@@ -88,7 +96,7 @@ const MoeFfn::Kernel* choose_moe_ffn(const MoeFfn::Problem& problem, int sm,
                                      int64_t tokens) noexcept;
 /// Workspace for every entry that may be chosen for the problem, routing included; aligned to 1024.
 int64_t moe_layer_workspace(const MoeFfn::Problem& problem, int sm) noexcept;
-/// From logits to y by the chosen entry: routes first unless that entry does. Args::logits and routing must be set.
+/// From logits (or given picks) to y by the chosen entry: routes first unless that entry does. Args::routing must be set.
 void run_moe_layer(const MoeFfn::Kernel& kernel, const MoeFfn::Problem& problem,
                    const MoeFfn::Args& args, void* stream) noexcept;
 

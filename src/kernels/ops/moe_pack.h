@@ -49,6 +49,13 @@ struct MoePack {
     return hidden / kBlockHidden * kBlockRows + hidden % kBlockHidden / kAtomRows * 16 + up * 8 +
            hidden % kAtomRows;
   }
+  /// The reverse: hidden column, and whether it is up's, of a packed row.
+  static constexpr int64_t w13_hidden(int64_t row) noexcept {
+    return row / (2 * kAtomRows) * kAtomRows + row % kAtomRows;
+  }
+  static constexpr int w13_up(int64_t row) noexcept {
+    return static_cast<int>(row / kAtomRows % 2);
+  }
 };
 
 /// The pack kernels' work on the host, one expert: gate and up [F, D], down [D, F], bf16 as uint16_t, row-major.

@@ -22,7 +22,7 @@ Widths widths_of(const ModelConfig& config) {
     raise(most.ffn, block.router ? block.shared.width : block.ffn_width);
     if (!block.router) continue;
     raise(most.experts, block.router->num_experts);
-    raise(most.top_k, block.router->top_k);
+    raise(most.top_k, Experts::columns_of(*block.router));
   }
   return most;
 }

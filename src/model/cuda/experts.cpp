@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/cuda/experts.h"
 
-#include <algorithm>
-#include <string>
-
-#include <fmt/format.h>
+#include <utility>
 
 #include "base/check.h"
 #include "base/environment.h"
 #include "kernels/cuda/step.h"
+#include "moe/route/table.h"
 
 namespace switchyard::model::cuda {
 namespace {
@@ -32,55 +30,87 @@ RowOffsets row_offsets(const MoeFfn::Problem& problem) {
   return at;
 }
 
-// What of a router the kernels do not do; empty when they do all of it. MoeRoute knows more than MoeFfn's entries ask it for.
-std::string why_not(const RouterSpec& router) {
-  if (router.selector != "token_choice") return fmt::format("the selector {}", router.selector);
-  if (router.score != Score::softmax) return "a score other than softmax";
-  if (router.selection_bias) return "a selection bias";
-  if (router.noise != 0 || router.jitter != 0 || router.random_second) return "a random choice";
-  if (router.weight_on_input) return "a weight on the expert's input";
-  if (router.num_groups > 1) return "a limit of groups";
-  if (router.max_devices > 0) return "a limit of devices";
-  if (router.norm_order != 1) return "a norm of the weights other than their sum";
-  if (router.renormalize_minimum != 0) return "a least divisor of the weights";
-  if (router.scale == 0) return "a scale of 0";  // a first weight of 0 marks unusable rows
-  if (router.capacity_factor != 0) return "a capacity (--capacity-factor)";
+// Why the host must route; empty when the kernels do all of it.
+std::string_view why_on_host(const RouterSpec& router) {
+  if (router.selector != "token_choice") return "its selector has no form on the device";
+  if (router.capacity_factor != 0) return "a capacity drops picks";
+  if (router.scale == 0) return "a scale of 0 hides which rows could not be scored";
   return "";
+}
+
+RouteRule::Score score_of(Score score) {
+  return score == Score::softmax   ? RouteRule::Score::softmax
+         : score == Score::sigmoid ? RouteRule::Score::sigmoid
+                                   : RouteRule::Score::sqrt_softplus;
+}
+RouteRule::Weigh weigh_of(Weigh weigh) {
+  return weigh == Weigh::raw           ? RouteRule::Weigh::raw
+         : weigh == Weigh::renormalize ? RouteRule::Weigh::renormalize
+                                       : RouteRule::Weigh::softmax_after_top_k;
 }
 
 RouteRule rule_of(const RouterSpec& router) {
   RouteRule rule;
   rule.experts = router.num_experts;
   rule.top_k = router.top_k;
-  rule.weigh = router.weigh == Weigh::raw           ? RouteRule::Weigh::raw
-               : router.weigh == Weigh::renormalize ? RouteRule::Weigh::renormalize
-                                                    : RouteRule::Weigh::softmax_after_top_k;
+  rule.score = score_of(router.score);
+  rule.weigh = weigh_of(router.weigh);
+  const bool sums = router.group_score == GroupScore::sum_top_2;
+  rule.group_score = sums ? RouteRule::GroupScore::sum_top_2 : RouteRule::GroupScore::max;
+  rule.num_groups = router.num_groups;
+  rule.top_groups = router.top_groups;
+  if (router.max_devices > 0) {  // devices are groups by their best
+    rule.group_score = RouteRule::GroupScore::max;
+    rule.num_groups = router.num_devices;
+    rule.top_groups = router.max_devices;
+  }
   rule.epsilon = router.renormalize_epsilon;
+  rule.minimum = router.renormalize_minimum;
+  rule.norm_order = router.norm_order;
   rule.scale = router.scale;
+  return rule;
+}
+
+// Of picks that are made elsewhere only their number matters.
+RouteRule rule_of_given(const RouterSpec& router, int columns) {
+  RouteRule rule;
+  rule.experts = router.num_experts;
+  rule.top_k = columns;
   return rule;
 }
 
 }  // namespace
 
+int Experts::columns_of(const RouterSpec& router) {
+  const Result<const moe::Selector*> selector = moe::find_selector(router.selector);
+  return selector.ok() ? moe::columns_of(**selector, router) : router.top_k;
+}
+
 Result<Experts> Experts::create(const RouterSpec& router, int64_t width, int64_t ffn_width,
                                 DType dtype, int64_t max_tokens, int compute_capability) {
-  if (const std::string reason = why_not(router); !reason.empty()) {
-    return fail(Code::unsupported, "router: {} cannot run on a CUDA device yet: use --device cpu",
-                reason);
-  }
   Experts experts;
+  SWITCHYARD_ASSIGN(experts.selector_, moe::find_selector(router.selector));
+  SWITCHYARD_TRY(experts.selector_->check(router));
   experts.router_ = router;
+  experts.host_reason_ = why_on_host(router);
+  if (experts.host_reason_.empty() && MoeRoute::refusal({rule_of(router), max_tokens}) != nullptr) {
+    experts.host_reason_ = "the device routes at most 32 picks among 512 experts and 32 groups";
+  }
+  const bool on_host = !experts.host_reason_.empty();
+  if (on_host) {
+    const auto count = static_cast<size_t>(router.num_experts);
+    experts.loads_ = HostLoads{std::vector<int32_t>(count), std::vector<int32_t>(count), {}};
+  }
   experts.dtype_ = dtype;
-  experts.problem_ = {.rule = rule_of(router),
+  experts.problem_ = {.rule = on_host ? rule_of_given(router, columns_of(router)) : rule_of(router),
                       .width = width,
                       .ffn_width = ffn_width,
                       .weight = dtype,
                       .max_tokens = max_tokens,
+                      .weight_on_input = router.weight_on_input,
                       .deterministic = deterministic()};
   experts.compute_capability_ = compute_capability;
-  if (dtype != DType::bf16 || MoeRoute::refusal({experts.problem_.rule, max_tokens}) != nullptr) {
-    return experts;
-  }
+  if (dtype != DType::bf16) return experts;
   // Every number of tokens must have an entry, or the plain layout of weights serves all.
   experts.few_ = choose_moe_ffn(experts.problem_, compute_capability, 1);
   const MoeFfn::Kernel* many = choose_moe_ffn(experts.problem_, compute_capability, max_tokens);
@@ -94,8 +124,10 @@ std::string_view Experts::name() const noexcept {
 
 Status Experts::reserve(ExpertScratch& scratch, CudaStream& stream) const {
   const int64_t row_bytes = row_offsets(problem_).end * 4;
-  const int64_t workspace = packed_ ? moe_layer_workspace(problem_, compute_capability_) : 0;
-  const int64_t hidden = packed_ ? 0 : problem_.max_tokens * router_.top_k * problem_.ffn_width * 4;
+  const int64_t workspace = packed_ ? moe_layer_workspace(problem_, compute_capability_)
+                                    : MoeRoute::workspace_bytes({problem_.rule, 0});
+  const int64_t hidden =
+      packed_ ? 0 : problem_.max_tokens * problem_.rule.top_k * problem_.ffn_width * 4;
   const auto grow = [](CudaMemory& memory, int64_t bytes, const char* what) -> Status {
     if (memory.size() >= bytes) return {};
     SWITCHYARD_ASSIGN(memory, CudaMemory::allocate(bytes, what));
@@ -105,28 +137,48 @@ Status Experts::reserve(ExpertScratch& scratch, CudaStream& stream) const {
   SWITCHYARD_TRY(grow(scratch.plain_hidden, hidden, "the experts' hidden rows"));
   SWITCHYARD_TRY(grow(scratch.rows, row_bytes, "routing"));
   stream.fill(scratch.rows.data(), 0, scratch.rows.size());
-  return {};
+  if (!loads_) return {};
+  return scratch.host.reserve(router_, *selector_, problem_.max_tokens);
 }
 
-void Experts::run(const BlockWeights& weights, const ExpertCall& call, const ExpertScratch& scratch,
-                  CudaStreamHandle stream) const {
-  if (!packed_) return run_plain(weights, call, scratch, stream);
-  const MoeFfn::Kernel* kernel = choose_moe_ffn(problem_, compute_capability_, call.tokens);
-  SWITCHYARD_CHECK(kernel != nullptr, "no kernel takes {} tokens", call.tokens);
+DeviceRouting Experts::routing_of(const ExpertCall& call,
+                                  const ExpertScratch& scratch) const noexcept {
   const RowOffsets at = row_offsets(problem_);
   auto* rows = scratch.rows.as<int32_t>();
-  const DeviceRouting routing{.expert = call.expert,
-                              .weight = call.weight,
-                              .pick_row = rows + at.pick_row,
-                              .row_token = rows + at.row_token,
-                              .slot_offset = rows + at.slot_offset,
-                              .hit = rows + at.hit,
-                              .num_hit = rows + at.num_hit,
-                              .unusable = rows + at.unusable};
+  return {.expert = call.expert,
+          .weight = call.weight,
+          .pick_row = rows + at.pick_row,
+          .row_token = rows + at.row_token,
+          .slot_offset = rows + at.slot_offset,
+          .hit = rows + at.hit,
+          .num_hit = rows + at.num_hit,
+          .unusable = rows + at.unusable};
+}
+
+Status Experts::run(const BlockWeights& weights, const ExpertCall& call, ExpertScratch& scratch,
+                    CudaStream& device, const Stream& host) {
+  SWITCHYARD_CHECK(call.bias != nullptr || !router_.selection_bias, "a bias without values");
+  if (loads_) {
+    const HostRouting::Call routed{.logits = call.logits,
+                                   .bias = call.bias,
+                                   .tokens = call.tokens,
+                                   .layer = call.layer,
+                                   .expert = call.expert,
+                                   .weight = call.weight};
+    SWITCHYARD_TRY(scratch.host.route(router_, *selector_, routed, *loads_, device, host));
+  }
+  if (!packed_) {
+    run_plain(weights, call, scratch, device.handle());
+    return {};
+  }
+  const MoeFfn::Kernel* kernel = choose_moe_ffn(problem_, compute_capability_, call.tokens);
+  SWITCHYARD_CHECK(kernel != nullptr, "no kernel takes {} tokens", call.tokens);
+  auto* const sync = scratch.rows.as<uint32_t>() + row_offsets(problem_).sync;
   const MoeFfn::Args args{.x = call.x,
                           .tokens = call.tokens,
-                          .routing = routing,
-                          .logits = call.logits,
+                          .routing = routing_of(call, scratch),
+                          .logits = loads_ ? nullptr : call.logits,
+                          .bias = call.bias,
                           .w13 = weights.experts_gate_up,
                           .w2 = weights.experts_down,
                           .scale = call.scale,
@@ -134,27 +186,29 @@ void Experts::run(const BlockWeights& weights, const ExpertCall& call, const Exp
                           .next_norm = call.next_norm,
                           .next_epsilon = call.next_epsilon,
                           .next_x = call.next_x,
-                          .sync = reinterpret_cast<uint32_t*>(rows + at.sync),
+                          .sync = sync,
                           .workspace = scratch.workspace.data()};
-  run_moe_layer(*kernel, problem_, args, stream);
+  run_moe_layer(*kernel, problem_, args, device.handle());
+  return {};
 }
 
 void Experts::run_plain(const BlockWeights& weights, const ExpertCall& call,
                         const ExpertScratch& scratch, CudaStreamHandle stream) const {
-  using switchyard::cuda::PlainMoe;
-  const bool raw = router_.weigh == Weigh::raw;
-  // The softmax over the picks equals renormalised weights without an epsilon.
-  const bool epsilon = router_.weigh == Weigh::renormalize;
+  if (!loads_) {
+    MoeRoute::run({problem_.rule, problem_.max_tokens},
+                  {.logits = call.logits,
+                   .bias = call.bias,
+                   .tokens = call.tokens,
+                   .routing = routing_of(call, scratch),
+                   .workspace = scratch.workspace.data()},
+                  stream);
+  }
   switchyard::cuda::moe_plain({.x = call.x,
-                               .logits = call.logits,
                                .gate_up = weights.experts_gate_up,
                                .down = weights.experts_down,
                                .dtype = dtype_,
-                               .num_experts = router_.num_experts,
-                               .top_k = router_.top_k,
-                               .weigh = raw ? PlainMoe::Weigh::raw : PlainMoe::Weigh::renormalize,
-                               .renormalize_epsilon = epsilon ? router_.renormalize_epsilon : 0,
-                               .routed_scale = router_.scale,
+                               .top_k = problem_.rule.top_k,
+                               .weight_on_input = router_.weight_on_input,
                                .tokens = call.tokens,
                                .width = problem_.width,
                                .ffn_width = problem_.ffn_width,

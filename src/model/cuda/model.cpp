@@ -59,10 +59,10 @@ class CudaModel final : public Model {
   Status launch(const StepShape& shape);
   Status show_hidden(int block, const StepShape& shape);
   void run_attention(int layer, const StepShape& shape, const StepPointers& step);
-  void run_ffn(int layer, const StepShape& shape);
+  Status run_ffn(int layer, const StepShape& shape);
   void run_gate(int layer, const StepShape& shape);
   void run_gated_dense(int layer, const StepShape& shape, const float* weight_logits);
-  void run_experts(int layer, const StepShape& shape);
+  Status run_experts(int layer, const StepShape& shape);
   void run_head(const StepShape& shape, const StepPointers& step);
   void norm(const float* weight, const StepShape& shape, bool for_gates);
   void dense(const std::byte* x, const Matrix& matrix, int64_t tokens, float* y, bool add);
@@ -80,6 +80,7 @@ class CudaModel final : public Model {
   CudaStream device_;
   std::vector<Experts> experts_;  // of each block; unused where it is dense
   int64_t most_picks_ = 0;        // the largest K
+  bool host_routes_ = false;      // in some block: its steps cannot be graphs
   std::vector<int> moe_layer_;    // of each block: how many MoE blocks come before it
   Weights weights_;
   CudaMemory cache_;
@@ -105,7 +106,14 @@ Status CudaModel::create_experts(int compute_capability) {
           experts, Experts::create(*block.router, config_.width, block.ffn_width, options_.dtype,
                                    options_.max_step_tokens, compute_capability));
       ++moe_layers;
-      most_picks_ = std::max<int64_t>(most_picks_, block.router->top_k);
+      most_picks_ = std::max<int64_t>(most_picks_, experts.columns());
+      if (const std::string_view why = experts.host_reason(); !why.empty() && !host_routes_) {
+        log(LogLevel::warning,
+            "router: {}: the host routes, which stops the device once a layer and keeps decode "
+            "steps from being graphs (docs/routers.md)",
+            why);
+        host_routes_ = true;
+      }
       load_.resize(std::max<size_t>(load_.size(), static_cast<size_t>(block.router->num_experts)));
     }
     experts_.push_back(std::move(experts));
@@ -362,7 +370,7 @@ void CudaModel::run_gated_dense(int layer, const StepShape& shape, const float* 
   dense(buffers_.hidden, w.down, shape.tokens, buffers_.x, true);
 }
 
-void CudaModel::run_experts(int layer, const StepShape& shape) {
+Status CudaModel::run_experts(int layer, const StepShape& shape) {
   const auto at = static_cast<size_t>(layer);
   const int64_t first = moe_layer_[at] * shape.tokens * most_picks_;
   ExpertCall call{.x = buffers_.rows,
@@ -371,25 +379,27 @@ void CudaModel::run_experts(int layer, const StepShape& shape) {
                   .expert = buffers_.expert + first,
                   .weight = buffers_.weight + first,
                   .scale = config_.residual_scale,
-                  .y = buffers_.x};
+                  .y = buffers_.x,
+                  .layer = layer};
   rows_ready_ = experts_[at].writes_next() && at + 1 < weights_.blocks.size();
   if (rows_ready_) {
     call.next_norm = weights_.blocks[at + 1].attention_norm;
     call.next_epsilon = config_.norm_eps;
     call.next_x = buffers_.next_rows;
   }
-  experts_[at].run(weights_.blocks[at], call, buffers_.experts, queue());
+  SWITCHYARD_TRY(experts_[at].run(weights_.blocks[at], call, buffers_.experts, device_, stream_));
   if (rows_ready_) std::swap(buffers_.rows, buffers_.next_rows);
+  return {};
 }
 
-void CudaModel::run_ffn(int layer, const StepShape& shape) {
+Status CudaModel::run_ffn(int layer, const StepShape& shape) {
   const BlockWeights& w = weights_.blocks[layer];
   const BlockSpec& spec = config_.blocks[layer];
   rows_ready_ = false;
   if (!spec.router) {
     norm(w.ffn_norm, shape, false);
     run_gated_dense(layer, shape, nullptr);
-    return;
+    return {};
   }
   run_gate(layer, shape);
   if (spec.shared.width > 0) {
@@ -406,7 +416,7 @@ void CudaModel::run_ffn(int layer, const StepShape& shape) {
     }
     run_gated_dense(layer, shape, spec.shared.gated ? buffers_.shared_weight : nullptr);
   }
-  run_experts(layer, shape);
+  return run_experts(layer, shape);
 }
 
 void CudaModel::run_head(const StepShape& shape, const StepPointers& step) {
@@ -456,7 +466,7 @@ Status CudaModel::launch(const StepShape& shape) {
   rows_ready_ = false;
   for (int l = 0; l < std::ssize(config_.blocks); ++l) {
     run_attention(l, shape, step);
-    run_ffn(l, shape);
+    SWITCHYARD_TRY(run_ffn(l, shape));
     SWITCHYARD_TRY(show_hidden(l, shape));
   }
   run_head(shape, step);
@@ -470,7 +480,7 @@ StepShape CudaModel::shape_of(const StepInput& input) const {
 
 // A graph stands for steps in which row t is sequence t's only token and wants its logits.
 bool CudaModel::can_replay(const StepInput& input, const StepShape& shape) const {
-  return input.decode_only && !hidden_probe_ && shape.tokens == shape.sequences &&
+  return input.decode_only && !hidden_probe_ && !host_routes_ && shape.tokens == shape.sequences &&
          shape.logit_rows == shape.sequences && shape.sequences <= kPaddedSequences.back() &&
          config_.rope.scaling != attention::RopeSpec::Scaling::dynamic;
 }
@@ -499,22 +509,40 @@ Status CudaModel::replay(const StepShape& shape) {
   return {};
 }
 
-// The best pick of a token that could be scored weighs more than 0: its softmax is at least 1 / E. Rows that could not have
-// weights of 0. Padding behind the step's own tokens is not shown.
+// Rows that could not be scored have experts 0 ... K-1 with weights of 0.
+bool unusable_row(const int32_t* expert, const float* weight, int64_t top_k) {
+  for (int64_t k = 0; k < top_k; ++k) {
+    if (expert[k] != k || weight[k] != 0) return false;
+  }
+  return true;
+}
+
+// Padding behind the step's own tokens is not shown.
 void CudaModel::observe(const StepInput& input, const StepShape& shape, RoutingObserver& observer) {
   const int64_t tokens = input.token.shape[0];
   for (size_t l = 0; l < config_.blocks.size(); ++l) {
     const std::optional<RouterSpec>& router = config_.blocks[l].router;
     if (!router) continue;
-    const int64_t top_k = router->top_k, first = moe_layer_[l] * shape.tokens * most_picks_;
+    const int64_t top_k = experts_[l].columns(), first = moe_layer_[l] * shape.tokens * most_picks_;
     int32_t* expert = results_.expert.as<int32_t>() + first;
     float* weight = results_.weight.as<float>() + first;
+    if (const HostLoads* known = experts_[l].host_loads(); known != nullptr) {
+      observer.on_routing(moe_layer_[l],
+                          {.expert = TensorView::of(expert, {tokens, top_k}),
+                           .weight = TensorView::of(weight, {tokens, top_k}),
+                           .load = TensorView::of(known->load.data(), {router->num_experts}),
+                           .demand = TensorView::of(known->demand.data(), {router->num_experts}),
+                           .counts = known->counts});
+      continue;
+    }
     std::fill_n(load_.begin(), router->num_experts, 0);
     for (int64_t i = 0; i < tokens * top_k; ++i) {
       if (expert[i] >= 0) ++load_[static_cast<size_t>(expert[i])];
     }
     RouteCounts counts;  // dropless
-    for (int64_t t = 0; t < tokens; ++t) counts.unusable_rows += weight[t * top_k] == 0 ? 1 : 0;
+    for (int64_t t = 0; t < tokens; ++t) {
+      counts.unusable_rows += unusable_row(expert + t * top_k, weight + t * top_k, top_k) ? 1 : 0;
+    }
     const TensorView load = TensorView::of(load_.data(), {router->num_experts});
     observer.on_routing(moe_layer_[l], {.expert = TensorView::of(expert, {tokens, top_k}),
                                         .weight = TensorView::of(weight, {tokens, top_k}),
