@@ -7,7 +7,8 @@
 #     measure    bench_gpu_moe, bench_gpu_step, and bench latency on models of random weights
 #     peers      bench/baselines/gpu_layer_peers.py; run it together with measure, its ratios want the same machine
 #     models     bench/baselines/transformers_gpu.py
-#     profile    ncu: share of the memory and tensor peaks of the layer's kernel in a good and a bad cell
+#     profile    ncu: share of the memory, L2 and tensor peaks of the layer's kernel in a good and a bad cell
+#     exercises  bench/exercises.py --device cuda: the page and its record, in $OUT
 #     report     bench/gpu_report.py over the records in $OUT
 # Environment:
 #   BUILD      build folder, or what gpu_bundle.sh made, folder or archive; default build/cuda
@@ -188,8 +189,9 @@ step_profile() {
   tensor=$(ncu --query-metrics 2>/dev/null | grep -oE '^sm__(inst_executed_)?pipe_tensor[a-z_]*' | sort -u |
     grep -E '^sm__pipe_tensor_cycles_active$|^sm__inst_executed_pipe_tensor$' | tail -1)
   metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
+  metrics+=,lts__t_throughput.avg.pct_of_peak_sustained_elapsed,lts__t_sectors_op_read.sum
   metrics+=${tensor:+,$tensor.avg.pct_of_peak_sustained_active}
-  say "cell; kernel: us, GB read, memory's share of its peak in %, tensor pipe's in %" | tee "$out/profile.txt"
+  say "cell; kernel: us, GB read, memory's share of its peak in %, tensor pipe's in %, L2's in %, GB read from L2" | tee "$out/profile.txt"
   for cell in ${CELLS:-Mixtral-8x7B:64 OLMoE-1B-7B:1024}; do
     ncu --clock-control none --metrics "$metrics" --csv --print-units base --kernel-name 'regex:run_layer|moe_ffn_kernel' \
       --launch-count 2 "$path" --shape "${cell%:*}" --tokens "${cell#*:}" >"$out/profile.last" 2>&1 || failed=1
@@ -201,12 +203,19 @@ for row in csv.DictReader(sys.stdin):
     values[row["Metric Name"].split(".")[0]] = float(row["Metric Value"].replace(",", ""))
 for (_, kernel), v in launches.items():
     tensor = next((v[name] for name in v if "tensor" in name), float("nan"))
-    print("{}; {}: {:.1f}, {:.3f}, {:.1f}, {:.1f}".format(os.environ["CELL"], kernel, v["gpu__time_duration"] / 1e3,
-          v["dram__bytes_read"] / 1e9, v["dram__throughput"], tensor))
+    print("{}; {}: {:.1f}, {:.3f}, {:.1f}, {:.1f}, {:.1f}, {:.3f}".format(
+          os.environ["CELL"], kernel, v["gpu__time_duration"] / 1e3, v["dram__bytes_read"] / 1e9, v["dram__throughput"],
+          tensor, v["lts__t_throughput"], v["lts__t_sectors_op_read"] * 32 / 1e9))
 sys.exit(not launches)' | tee -a "$out/profile.txt" || { failed=1; tail -5 "$out/profile.last"; }
   done
   rm -f "$out/profile.last"
   return "$failed"
+}
+
+step_exercises() {
+  local path
+  path=$(program switchyard) || return 1
+  python3 bench/exercises.py --device cuda --out "$out" "$(dirname "$path")"
 }
 
 step_report() {

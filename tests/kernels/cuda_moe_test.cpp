@@ -29,11 +29,14 @@ class CudaMoe : public ::testing::Test {
     if (sm_ == 0) GTEST_SKIP() << "no CUDA device: " << why;
   }
 
+  enum class Which { all, those_that_route, those_that_do_not };
+
   // All entries that run here and accept the layer; calls body(entry).
   template <class Body>
-  void for_each_entry(const MoeLayerOnDevice& layer, const Body& body) {
+  void for_each_entry(const MoeLayerOnDevice& layer, const Body& body, Which which = Which::all) {
     for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {
       if (sm_ < entry.sm_min || sm_ > entry.sm_max) continue;
+      if (which == (entry.routes ? Which::those_that_do_not : Which::those_that_route)) continue;
       if (entry.refusal(layer.problem) != nullptr) continue;
       if (!entry.suits(layer.problem, layer.tokens)) continue;
       SCOPED_TRACE(entry.name);
@@ -41,7 +44,7 @@ class CudaMoe : public ::testing::Test {
     }
   }
 
-  void check_case(const cases::MoeFfnCase& which, int& entries);
+  void check_case(const cases::MoeFfnCase& which, int& entries, Which of = Which::all);
 
   int sm_ = 0;
 };
@@ -200,11 +203,11 @@ void expect_normed(const std::vector<uint16_t>& next, const std::vector<float>& 
 }
 
 // The case by every entry that takes it; `entries` counts them.
-void CudaMoe::check_case(const cases::MoeFfnCase& which, int& entries) {
+void CudaMoe::check_case(const cases::MoeFfnCase& which, int& entries, Which of) {
   SCOPED_TRACE(which.name);
   MoeLayerOnDevice layer(which, 42, sm_);
   const int64_t live = which.tokens - which.dead_tokens;
-  for_each_entry(layer, [&](const MoeFfn::Kernel& entry) {
+  const auto check = [&](const MoeFfn::Kernel& entry) {
     ++entries;
     layer.run(entry);
     ASSERT_EQ(cuda_error(), "");
@@ -222,7 +225,8 @@ void CudaMoe::check_case(const cases::MoeFfnCase& which, int& entries) {
     std::fflush(stdout);
     EXPECT_TRUE(layer.guards_are_intact());
     if (which.next_norm) expect_normed(layer.next_x.host(), y, layer.norm_weights, which.tokens);
-  });
+  };
+  for_each_entry(layer, check, of);
 }
 
 TEST_F(CudaMoe, EveryEntryGivesTheReference) {
@@ -236,8 +240,18 @@ TEST_F(CudaMoe, EveryEntryGivesTheReference) {
 // What scripts/gpu_sanitize.txt runs: every tile of every entry, as small as it can be.
 TEST_F(CudaMoe, SmallCasesOfEveryTile) {
   int entries = 0;
-  for (const cases::MoeFfnCase& which : cases::moe_ffn_small_cases()) check_case(which, entries);
+  for (const cases::MoeFfnCase& which : cases::moe_ffn_small_cases()) {
+    check_case(which, entries, Which::those_that_do_not);
+  }
   EXPECT_GE(entries, 1);
+}
+
+TEST_F(CudaMoe, SmallCasesOfTheSingleLaunch) {
+  int entries = 0;
+  for (const cases::MoeFfnCase& which : cases::moe_ffn_small_cases()) {
+    check_case(which, entries, Which::those_that_route);
+  }
+  EXPECT_EQ(entries > 0, sm_ == 90);
 }
 
 TEST_F(CudaMoe, TheSameCallGivesTheSameBits) {

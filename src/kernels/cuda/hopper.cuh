@@ -80,6 +80,10 @@ __device__ __forceinline__ void fixed_barrier() {
 __device__ __forceinline__ void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
+/// Lets the next kernel in the stream, if it waits so, take the places of blocks that end; once all blocks have said it.
+__device__ __forceinline__ void release_next_kernel() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
 
 template <int kRegisters>
 __device__ __forceinline__ void give_registers() {

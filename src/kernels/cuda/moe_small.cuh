@@ -43,7 +43,6 @@ struct Shared {
   int row_token[kMaxRows];
   int pick_expert[kMaxRows], pick_row[kMaxRows];
   float pick_weight[kMaxRows];
-  bool last_to_join;
 };
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
@@ -64,21 +63,18 @@ struct RingPlace {
 // ---- the plan of a block: both products as rows of stages
 
 struct Work {
-  int tiles;                   // items of one hit
-  int items_begin, items_end;  // of w13: (hit, 16 hidden columns)
+  int tiles;  // items of one hit
+  int items;  // of w13: (hit, 16 hidden columns); dealt in turn, so that all blocks read within few pages
   int item_stages;
   int down_begin, down_end;  // weight blocks of w2, counted through all its rows of blocks
 
   Work() = default;
   __device__ Work(const Shape& shape, int hits) {
-    const int block = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
     tiles = shape.down_blocks * 4;
-    const int items = hits * tiles;
-    items_begin = items * block / blocks;
-    items_end = items * (block + 1) / blocks;
+    items = hits * tiles;
     item_stages = (shape.up_blocks + kStageBlocks - 1) / kStageBlocks;
     const int all = shape.up_blocks * 2 * shape.down_blocks;
-    down_begin = min(all, block * shape.down_share);
+    down_begin = min(all, static_cast<int>(blockIdx.x) * shape.down_share);
     down_end = min(all, down_begin + shape.down_share);
   }
 };

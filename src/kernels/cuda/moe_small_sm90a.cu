@@ -2,7 +2,7 @@
 // A whole MoE layer for at most 16 tokens in one launch, bound by the stream of the hit experts' weights.
 //
 //   route    every block makes the same picks, one warp a token, and the same list of hit experts
-//   up       items of 16 hidden columns of one expert are dealt to the blocks as equal runs
+//   up       items of 16 hidden columns of one expert are dealt to the blocks in turn
 //   barrier  over the grid; meanwhile the producer goes on and fills the rings with w2
 //   down     the weight blocks of w2 are dealt to the blocks of threads as equal runs, the same for every expert. A piece,
 //            32 outputs x some inputs, goes through all hit experts; then the picks of a token are summed in their order
@@ -15,8 +15,8 @@
 // phase: in a shared ring a group that is more than a round ahead of the others would take old bytes for new.
 // All sums are f32 in an order that follows from the shape: a token's bits do not depend on its batch.
 //   cost  the bytes of the hit experts once, and about 5 us of start, routing, barrier and end
-#include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/glu.cuh"
+#include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/moe_small.cuh"
 
 namespace switchyard::cuda {
@@ -52,7 +52,8 @@ struct Producer {
 
   __device__ void up(const Work& work, const char* w13) {
     const int64_t tile_bytes = int64_t{shape.up_blocks} * MoePack::kBlockBytes;
-    for (int item = work.items_begin; item < work.items_end; ++item) {
+    const int blocks = static_cast<int>(gridDim.x);
+    for (int item = static_cast<int>(blockIdx.x); item < work.items; item += blocks) {
       const int64_t expert = s.hit_expert[item / work.tiles];
       const char* from = w13 + (expert * work.tiles + item % work.tiles) * tile_bytes;
       for (int c = 0; c < work.item_stages; ++c) {
@@ -227,12 +228,13 @@ struct Consumer {
   }
 
   __device__ void up_items(const bf16* x, bf16* hidden) {
-    if (work.items_begin == work.items_end) return;
-    Tokens ahead = item_source(work.items_begin, x).read(member);
-    for (int item = work.items_begin; item < work.items_end; ++item) {
+    const int first = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
+    if (first >= work.items) return;
+    Tokens ahead = item_source(first, x).read(member);
+    for (int item = first; item < work.items; item += blocks) {
       const int hit = item / work.tiles, first_row = s.hit_row[hit];
       const int rows = s.hit_row[hit + 1] - first_row;
-      const int following = min(item + 1, work.items_end - 1);
+      const int following = item + blocks < work.items ? item + blocks : item;
       Sums sums = {};
       add_stages(sums, item_source(item, x), kGroups, ahead,
                  [&] { return item_source(following, x); });
@@ -307,14 +309,14 @@ struct Consumer {
     if (mine) __stcg(parts + own * stride + at, sum);
     __threadfence();
     named_barrier(kConsumersBarrier, kConsumerThreads);
+    bool is_last = false;
     if (threadIdx.x == 0) {
       uint32_t* const counter = sync + kFirstJoin + piece.row_block;
-      s.last_to_join = atomicAdd(counter, 1u) == static_cast<uint32_t>(last - first);
-      if (s.last_to_join) *counter = 0;
+      is_last = atomicAdd(counter, 1u) == static_cast<uint32_t>(last - first);
+      if (is_last) *counter = 0;
       __threadfence();
     }
-    named_barrier(kConsumersBarrier, kConsumerThreads);
-    if (!s.last_to_join) return false;
+    if (!named_barrier_any(kConsumersBarrier, kConsumerThreads, is_last)) return false;
     sum = 0;
     for (int i = first; mine && i <= last; ++i) sum += __ldcg(parts + i * stride + at);
     return true;
@@ -352,6 +354,7 @@ __global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Ar
     barrier_init_done();
   }
   for (int e = thread; e < shape.rule.experts; e += kThreads) s.tokens[e] = 0;
+  wait_for_previous_kernel();
   __syncthreads();
 
   Pick pick;
@@ -394,6 +397,7 @@ __global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Ar
   named_barrier(kConsumersBarrier, kConsumerThreads);
   if (thread == 0) grid_barrier(args.sync);
   named_barrier(kConsumersBarrier, kConsumerThreads);
+  release_next_kernel();  // all blocks are resident, so the next kernel's cannot keep one out
   for (int at = work.down_begin; at < work.down_end;) {
     const Piece piece(shape, work, at);
     consumer.down_piece(piece, args, hidden, results, parts);
@@ -448,16 +452,18 @@ template <int kTilesN, int kStages>
 void launch(const Plan& plan, const MoeFfn::Args& args, cudaStream_t stream) noexcept {
   const auto kernel = run_layer<kTilesN, kStages>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
-  cudaLaunchAttribute cooperative{};
-  cooperative.id = cudaLaunchAttributeCooperative;
-  cooperative.val.cooperative = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeCooperative;
+  attributes[0].val.cooperative = 1;
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(plan.blocks));
   config.blockDim = dim3(kThreads);
   config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
   config.stream = stream;
-  config.attrs = &cooperative;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = 2;
   cudaLaunchKernelEx(&config, kernel, plan.shape, args);
 }
 

@@ -68,6 +68,22 @@ __device__ __forceinline__ void named_barrier(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+// The same, and whether any of them said true.
+__device__ __forceinline__ bool named_barrier_any(int barrier, int threads, bool value) {
+  uint32_t any;
+  asm volatile(
+      "{\n"
+      ".reg .pred mine, any;\n"
+      "setp.ne.u32 mine, %3, 0;\n"
+      "bar.red.or.pred any, %1, %2, mine;\n"
+      "selp.u32 %0, 1, 0, any;\n"
+      "}"
+      : "=r"(any)
+      : "r"(barrier), "r"(threads), "r"(static_cast<uint32_t>(value))
+      : "memory");
+  return any != 0;
+}
+
 // An unsigned key in the order of floats; -0 equals 0. No float but a NaN has a key below 0x007fffff.
 __device__ __forceinline__ uint32_t order_key(float value) {
   const uint32_t bits = __float_as_uint(value + 0.0f);
