@@ -215,7 +215,8 @@ sys.exit(not launches)' | tee -a "$out/profile.txt" || { failed=1; tail -5 "$out
 step_exercises() {
   local path
   path=$(program switchyard) || return 1
-  python3 bench/exercises.py --device cuda --out "$out" "$(dirname "$path")"
+  python3 bench/exercises.py --device cuda --out "$out" "$(dirname "$path")" || return 1
+  sed -i "1s/\"commit\":\"unknown\"/\"commit\":\"$(commit)\"/" "$out"/*-cuda-exercises.jsonl
 }
 
 step_report() {

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/terminal.h"
 #include "kernels/cuda/moe_baseline.h"
+#include "kernels/select.h"
 
 namespace switchyard::cli {
 namespace {
@@ -158,6 +159,11 @@ Status MoeDeviceLayers::check(const MoeBenchOptions& options) {
     return fail(Code::unsupported, "shape {}: {} picks of {} experts on a rank", shape_.name,
                 shape_.top_k, shape_.num_slots());
   }
+  SWITCHYARD_ASSIGN(pinned_, kernels::pinned_moe_ffn(problem_, capability_));
+  if (pinned_ != nullptr && !pinned_->routes) {
+    many_ = pinned_;
+    return {};
+  }
   const char* why = "built for other devices";
   for (const MoeFfn::Kernel& kernel : moe_ffn_kernels()) {
     if (capability_ < kernel.sm_min || capability_ > kernel.sm_max || kernel.routes) continue;
@@ -242,6 +248,7 @@ void MoeDeviceLayers::fill(CudaStream& stream) {
 const MoeFfn::Kernel& MoeDeviceLayers::kernel_for(moe::Execution execution, int64_t tokens,
                                                   bool split) const {
   if (execution != moe::Execution::grouped || split) return *many_;
+  if (pinned_ != nullptr) return *pinned_;
   return *choose_moe_ffn(problem_, capability_, tokens);
 }
 

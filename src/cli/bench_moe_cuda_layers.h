@@ -62,7 +62,8 @@ class MoeDeviceLayers {
   int layers_ = 0, capability_ = 0;
   bool naive_ = false;
   MoeFfn::Problem problem_, padded_;
-  const MoeFfn::Kernel* many_ = nullptr;  // routes apart from the products
+  const MoeFfn::Kernel* many_ = nullptr;    // routes apart from the products
+  const MoeFfn::Kernel* pinned_ = nullptr;  // by SWITCHYARD_KERNEL, or null
   cuda::DenseProducts products_;
   CudaMemory memory_;
   std::vector<std::byte*> w13_, w2_;        // packed, of each layer

@@ -36,6 +36,7 @@ constexpr std::string_view kOpName<Route> = "route";
 constexpr std::string_view kOpNames[] = {kOpName<GroupedGemm>, kOpName<Attention>, kOpName<RmsNorm>,
                                          kOpName<PrepareQkv>,  kOpName<Gather>,    kOpName<Combine>,
                                          kOpName<Route>};
+constexpr std::string_view kMoeFfn = "moe_ffn";  // of CUDA devices alone
 
 // The variant that SWITCHYARD_KERNEL pins for an op, or nothing. Checks the whole variable, so that
 // a misspelt op is told at once.
@@ -49,9 +50,11 @@ Result<std::optional<std::string>> find_pin(std::string_view op) {
     const std::string_view pin = text.substr(at, end - at);
     const size_t equals = pin.find('=');
     const std::string_view name = pin.substr(0, equals);
-    if (equals == std::string_view::npos || std::ranges::count(kOpNames, name) == 0) {
-      return fail(Code::unsupported, "SWITCHYARD_KERNEL: '{}' is not OP=VARIANT with OP one of {}",
-                  pin, fmt::join(kOpNames, ", "));
+    const bool known = name == kMoeFfn || std::ranges::count(kOpNames, name) > 0;
+    if (equals == std::string_view::npos || !known) {
+      return fail(Code::unsupported,
+                  "SWITCHYARD_KERNEL: '{}' is not OP=VARIANT with OP one of {}, {}", pin,
+                  fmt::join(kOpNames, ", "), kMoeFfn);
     }
     if (name == op) found = std::string(pin.substr(equals + 1));
     at = end + 1;
@@ -107,6 +110,18 @@ Result<const Kernel<Op>*> choose(const typename Op::Problem& problem) {
   SWITCHYARD_UNREACHABLE("{}: the reference refused a problem", kOpName<Op>);
 }
 
+// Why a pinned entry of the device cannot serve; empty when it can.
+std::string refusal(const MoeFfn::Kernel& kernel, const MoeFfn::Problem& problem, int sm) {
+  if (sm < kernel.sm_min || sm > kernel.sm_max) return fmt::format("is not for sm_{}", sm);
+  if (const char* why = kernel.refusal(problem); why != nullptr) {
+    return fmt::format("refused: {}", why);
+  }
+  if (!kernel.suits(problem, 1) || !kernel.suits(problem, problem.max_tokens)) {
+    return fmt::format("does not take steps of 1 to {} tokens", problem.max_tokens);
+  }
+  return {};
+}
+
 // One line for each kernel that comes into use; a model asks for the same ones in every layer.
 template <class Op>
 void log_choice(const Kernel<Op>& kernel) {
@@ -134,6 +149,21 @@ Result<Bound<Op>> select(const typename Op::Problem& problem) {
   SWITCHYARD_ASSIGN(const Kernel<Op>* kernel, choose<Op>(problem));
   log_choice(*kernel);
   return Bound<Op>(*kernel, problem);
+}
+
+Result<const MoeFfn::Kernel*> pinned_moe_ffn(const MoeFfn::Problem& problem, int sm) {
+  SWITCHYARD_ASSIGN(const std::optional<std::string> pin, find_pin(kMoeFfn));
+  if (!pin) return nullptr;
+  std::vector<std::string_view> names;
+  for (const MoeFfn::Kernel& kernel : moe_ffn_kernels()) {
+    names.push_back(kernel.name);
+    if (!is_pinned(kernel.name, *pin)) continue;
+    const std::string reason = refusal(kernel, problem, sm);
+    if (reason.empty()) return &kernel;
+    return fail(Code::unsupported, "SWITCHYARD_KERNEL: {} {}", kernel.name, reason);
+  }
+  return fail(Code::unsupported, "SWITCHYARD_KERNEL: {} has no variant '{}'; it has {}", kMoeFfn,
+              *pin, fmt::join(names, ", "));
 }
 
 template <class Op>

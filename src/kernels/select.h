@@ -2,7 +2,8 @@
 // Chooses the kernel of an operation, once, at load; explains the choice on request.
 //
 // The table is walked best first. An entry is skipped when the machine lacks its needs (after SWITCHYARD_MAX_ISA) or
-// when accept() refuses. SWITCHYARD_KERNEL=grouped_gemm=ref pins an entry by the end of its name.
+// when accept() refuses. SWITCHYARD_KERNEL=grouped_gemm=ref pins an entry by the end of its name; so does moe_ffn=sm80 for the
+// experts of a CUDA device, whose entries are chosen step by step (ops/moe_ffn.h).
 #pragma once
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "kernels/op.h"
 #include "kernels/ops/attention.h"
 #include "kernels/ops/grouped_gemm.h"
+#include "kernels/ops/moe_ffn.h"
 #include "kernels/ops/norm_rope_act.h"
 #include "kernels/ops/permute.h"
 #include "kernels/ops/route.h"
@@ -26,6 +28,10 @@ std::span<const Kernel<Op>> table();
 /// The first acceptable entry. Errors: Code::unsupported when a pinned name is unknown, cannot run here, or refuses.
 template <class Op>
 Result<Bound<Op>> select(const typename Op::Problem& problem);
+
+/// The device's entry that is pinned, or null: none is. `sm` is compute capability * 10. Errors: Code::unsupported when it is
+/// unknown, is for other devices, refuses, or does not take every step of up to problem.max_tokens.
+Result<const MoeFfn::Kernel*> pinned_moe_ffn(const MoeFfn::Problem& problem, int sm);
 
 /// What select() thought of every entry.
 struct Candidate {

@@ -63,6 +63,7 @@ inline std::vector<MoeFfnCase> moe_ffn_cases() {
       {"width and hidden width of 8", 4, 4, 2, 8, 8},
       {"width of 200, hidden width of 100", 70, 8, 8, 200, 100},
       {"512 experts", 50, 512, 10, 128, 64},
+      {"rows with more than 2^31 values", 16400, 32, 32, 4096, 16},
       {"one token, biases", 1, 16, 4, 1024, 384, uniform, swiglu, false, true, 0, true},
       {"eight tokens, biases, joined sums", 8, 8, 2, 4096, 1024, zipf, swiglu, true, false, 0,
        true},

@@ -104,8 +104,8 @@ MoeLayerOnDevice::MoeLayerOnDevice(const cases::MoeFfnCase& which, unsigned seed
   y_before = normals(tokens * which.width, 1, random);
   norm_weights = normals(which.width, 1, random);
   logits.set(logits_before);
-  shared.set(normals(tokens * which.width, 1, random));
-  shared_weight.set(normals(tokens, 1, random));
+  if (which.shared) shared.set(normals(tokens * which.width, 1, random));
+  if (which.shared) shared_weight.set(normals(tokens, 1, random));
   next_norm.set(norm_weights);
   up_bias.set(normals(up_bias.size(), 1, random));
   down_bias.set(normals(down_bias.size(), 1, random));

@@ -5,20 +5,21 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <limits>
-#include <numeric>
 #include <tuple>
 
 #include <gtest/gtest.h>
 
 #include "cases/moe_ffn.h"
 #include "cases/tolerances.h"
-#include "kernels/cuda_moe_layer.h"
+#include "kernels/cuda_route_oracle.h"
+#include "kernels/select.h"
 
 namespace switchyard {
 namespace {
 
 using testing::cuda_error;
+using testing::expect_picks;
+using testing::expect_rows_follow_picks;
 using testing::MoeLayerOnDevice;
 
 class CudaMoe : public ::testing::Test {
@@ -72,119 +73,6 @@ Error error_of(const std::vector<float>& y, const std::vector<double>& expected,
   }
   const double mean = std::sqrt(all / static_cast<double>(std::max<size_t>(y.size(), 1)));
   return {all == 0 ? wrong : std::sqrt(wrong / all), mean == 0 ? largest : largest / mean};
-}
-
-// ---- routing, by an oracle that sorts
-
-struct HostPicks {
-  std::vector<int32_t> expert;
-  std::vector<double> weight;
-};
-
-double score_of(const RouteRule& rule, double z, double highest) {
-  switch (rule.score) {
-    case RouteRule::Score::softmax:
-      return std::exp(z - highest);
-    case RouteRule::Score::sigmoid:
-      return 1 / (1 + std::exp(-z));
-    case RouteRule::Score::sqrt_softplus:
-      return std::sqrt(std::max(z, 0.0) + std::log1p(std::exp(-std::abs(z))));
-  }
-  return 0;
-}
-
-// Indices of `values` by falling value, equal ones by rising index.
-std::vector<int> ranking(const std::vector<double>& values) {
-  std::vector<int> order(values.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return values[a] > values[b]; });
-  return order;
-}
-
-HostPicks host_picks(const RouteRule& rule, const float* logits, const float* bias) {
-  const std::vector<double> z(logits, logits + rule.experts);
-  const double highest = *std::max_element(z.begin(), z.end());
-  std::vector<double> score(rule.experts), choice(rule.experts);
-  for (int e = 0; e < rule.experts; ++e) score[e] = score_of(rule, z[e], highest);
-  double all = 1;
-  if (rule.score == RouteRule::Score::softmax) {
-    all = std::accumulate(score.begin(), score.end(), 0.0);
-  }
-  for (int e = 0; e < rule.experts; ++e) {
-    score[e] /= all;
-    choice[e] = score[e] + (bias != nullptr ? double{bias[e]} : 0);
-  }
-  const int size = rule.experts / rule.num_groups;
-  std::vector<double> group(rule.num_groups);
-  for (int i = 0; i < rule.num_groups; ++i) {
-    std::vector<double> inside(choice.begin() + i * size, choice.begin() + (i + 1) * size);
-    std::sort(inside.rbegin(), inside.rend());
-    group[i] = inside[0];
-    if (rule.group_score == RouteRule::GroupScore::sum_top_2) group[i] += inside[1];
-  }
-  std::vector<bool> kept(rule.num_groups);
-  const std::vector<int> groups = ranking(group);
-  for (int i = 0; i < rule.top_groups; ++i) kept[groups[i]] = true;
-  HostPicks picks;
-  for (const int e : ranking(choice)) {
-    if (kept[e / size] && static_cast<int>(picks.expert.size()) < rule.top_k) {
-      picks.expert.push_back(e);
-      picks.weight.push_back(score[e]);
-    }
-  }
-  const double sum = std::accumulate(picks.weight.begin(), picks.weight.end(), 0.0);
-  for (double& weight : picks.weight) {
-    if (rule.weigh != RouteRule::Weigh::raw) weight /= sum + double{rule.epsilon};
-    weight *= double{rule.scale};
-  }
-  return picks;
-}
-
-// The order of rows follows from the picks alone.
-void expect_rows_follow_picks(const testing::RoutingArrays& routing, const RouteRule& rule,
-                              int64_t tokens) {
-  const auto expert = routing.expert.host(), pick_row = routing.pick_row.host();
-  const auto row_token = routing.row_token.host(), offset = routing.slot_offset.host();
-  const auto hit = routing.hit.host();
-  std::vector<int32_t> expected_hits;
-  int32_t row = 0;
-  for (int e = 0; e < rule.experts; ++e) {
-    ASSERT_EQ(offset[e], row) << "expert " << e;
-    for (int64_t pick = 0; pick < tokens * rule.top_k; ++pick) {
-      if (expert[pick] != e) continue;
-      ASSERT_EQ(pick_row[pick], row) << "pick " << pick;
-      ASSERT_EQ(row_token[row], pick / rule.top_k) << "row " << row;
-      ++row;
-    }
-    if (row > offset[e]) expected_hits.push_back(e);
-  }
-  ASSERT_EQ(offset[rule.experts], row);
-  ASSERT_EQ(routing.num_hit.host()[0], static_cast<int32_t>(expected_hits.size()));
-  for (size_t i = 0; i < expected_hits.size(); ++i) ASSERT_EQ(hit[i], expected_hits[i]);
-  for (int64_t pick = 0; pick < tokens * rule.top_k; ++pick) {
-    if (expert[pick] < 0) {
-      ASSERT_EQ(pick_row[pick], -1);
-      ASSERT_EQ(expert[pick], -1);
-    }
-  }
-}
-
-void expect_picks(const testing::RoutingArrays& routing, const RouteRule& rule,
-                  const std::vector<float>& logits, const std::vector<float>& bias, int64_t tokens,
-                  int64_t live) {
-  const auto expert = routing.expert.host();
-  const auto weight = routing.weight.host();
-  for (int64_t t = 0; t < tokens; ++t) {
-    const HostPicks picks =
-        host_picks(rule, logits.data() + t * rule.experts, bias.empty() ? nullptr : bias.data());
-    for (int k = 0; k < rule.top_k; ++k) {
-      const int64_t at = t * rule.top_k + k;
-      ASSERT_EQ(expert[at], t < live ? picks.expert[k] : -1) << "token " << t << " pick " << k;
-      const double expected = t < live ? picks.weight[k] : 0;
-      ASSERT_NEAR(weight[at], expected, 4e-6 * std::abs(expected) + 1e-12)
-          << "token " << t << " pick " << k;
-    }
-  }
 }
 
 // What next_x should be of y.
@@ -388,110 +276,6 @@ TEST_F(CudaMoe, AGraphOfALayerCanBeReplayed) {
   EXPECT_EQ(cuda_error(), "");
 }
 
-struct RouteCase {
-  const char* name;
-  RouteRule rule;
-  bool bias;
-};
-
-std::vector<RouteCase> route_cases() {
-  using Score = RouteRule::Score;
-  using Weigh = RouteRule::Weigh;
-  using GroupScore = RouteRule::GroupScore;
-  return {
-      {"softmax, raw", {128, 8}, false},
-      {"softmax, renormalized", {128, 8, Score::softmax, Weigh::renormalize}, false},
-      {"softmax after top-k", {32, 4, Score::softmax, Weigh::softmax_after_top_k}, false},
-      {"one expert", {1, 1}, false},
-      {"all experts are picked", {7, 7, Score::softmax, Weigh::raw}, false},
-      {"odd count of experts", {33, 3, Score::softmax, Weigh::renormalize}, false},
-      {"scale", {64, 6, Score::softmax, Weigh::raw, GroupScore::max, 1, 1, 0, 16}, false},
-      {"sigmoid, raw", {64, 6, Score::sigmoid, Weigh::raw}, false},
-      {"sigmoid, bias", {160, 8, Score::sigmoid, Weigh::renormalize}, true},
-      {"softmax, bias", {64, 6, Score::softmax, Weigh::renormalize}, true},
-      {"root of softplus", {256, 8, Score::sqrt_softplus, Weigh::renormalize}, true},
-      {"groups by their best",
-       {160, 6, Score::softmax, Weigh::raw, GroupScore::max, 8, 3, 0, 16},
-       false},
-      {"groups by their two best",
-       {256, 8, Score::sigmoid, Weigh::renormalize, GroupScore::sum_top_2, 8, 4, 1e-20f, 2.5f},
-       true},
-      {"512 experts, ten picks", {512, 10, Score::softmax, Weigh::renormalize}, false},
-      {"384 experts", {384, 8, Score::sigmoid, Weigh::renormalize}, true},
-      {"epsilon", {64, 4, Score::softmax, Weigh::renormalize, GroupScore::max, 1, 1, 0.5f}, false},
-  };
-}
-
-TEST_F(CudaMoe, RoutingIsThatOfASort) {
-  std::mt19937 random(5);
-  for (const RouteCase& which : route_cases()) {
-    for (const int64_t tokens : {0, 1, 31, 33, 64, 65, 1000, 5000}) {
-      SCOPED_TRACE(std::string(which.name) + ", " + std::to_string(tokens) + " tokens");
-      const RouteRule& rule = which.rule;
-      const auto logits = testing::random_logits(cases::Popularity::uniform, tokens, rule.experts,
-                                                 rule.top_k, random);
-      std::vector<float> bias(which.bias ? rule.experts : 0);
-      for (float& value : bias) value = std::uniform_real_distribution<float>(-0.2f, 0.2f)(random);
-      const testing::DeviceArray<float> on_device(logits), bias_on_device(bias);
-      testing::DeviceBytes workspace(MoeRoute::workspace_bytes({rule, tokens}));
-      testing::RoutingArrays routing(tokens, rule);
-      ASSERT_EQ(MoeRoute::refusal({rule, tokens}), nullptr);
-      MoeRoute::Args args;
-      args.logits = on_device.data();
-      args.bias = which.bias ? bias_on_device.data() : nullptr;
-      args.tokens = tokens;
-      args.routing = routing.view();
-      args.workspace = workspace.data();
-      MoeRoute::run({rule, tokens}, args, nullptr);
-      ASSERT_EQ(cuda_error(), "");
-      expect_picks(routing, rule, logits, bias, tokens, tokens);
-      expect_rows_follow_picks(routing, rule, tokens);
-      EXPECT_EQ(routing.unusable.host()[0], 0);
-      EXPECT_TRUE(routing.guards_are_intact() && workspace.guards_are_intact());
-    }
-  }
-}
-
-TEST_F(CudaMoe, TiesGoToTheLowerExpertAndUnusableRowsAreCounted) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  const int experts = 8;
-  const std::vector<float> logits = {1,          3,          3,          2,
-                                     3,          0,          0,          0,  // ties
-                                     0,          0,          -0.0f,      -0.0f,
-                                     0,          0,          0,          0,  // zeros
-                                     1,          2,          kNan,       4,
-                                     5,          6,          7,          8,  // unusable
-                                     1,          2,          kInfinity,  4,
-                                     5,          6,          7,          8,  // unusable
-                                     -1,         -2,         -kInfinity, -kInfinity,
-                                     -kInfinity, -kInfinity, -kInfinity, -kInfinity,  // masked
-                                     -kInfinity, -kInfinity, -kInfinity, -kInfinity,
-                                     -kInfinity, -kInfinity, -kInfinity, -kInfinity};  // unusable
-  const std::vector<int32_t> expected = {1, 2, 4, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2};
-  const int64_t tokens = 6;
-  const RouteRule rule = {experts, 3, RouteRule::Score::softmax, RouteRule::Weigh::renormalize};
-  const testing::DeviceArray<float> on_device(logits);
-  testing::DeviceBytes workspace(MoeRoute::workspace_bytes({rule, tokens}));
-  testing::RoutingArrays routing(tokens, rule);
-  MoeRoute::Args args;
-  args.logits = on_device.data();
-  args.tokens = tokens;
-  args.routing = routing.view();
-  args.workspace = workspace.data();
-  MoeRoute::run({rule, tokens}, args, nullptr);
-  ASSERT_EQ(cuda_error(), "");
-  EXPECT_EQ(routing.expert.host(), expected);
-  const auto weight = routing.weight.host();
-  for (const int t : {2, 3, 5}) {
-    for (int k = 0; k < 3; ++k) EXPECT_EQ(weight[t * 3 + k], 0) << t;
-  }
-  EXPECT_NEAR(weight[0], 1.0 / 3, 1e-6);
-  EXPECT_EQ(weight[4 * 3 + 2], 0);
-  EXPECT_EQ(routing.unusable.host()[0], 3);
-  expect_rows_follow_picks(routing, rule, tokens);
-}
-
 TEST_F(CudaMoe, PackedOnTheDeviceAsOnTheHost) {
   for (const auto& [width, ffn_width] : {std::pair{64, 64}, {72, 40}, {200, 100}, {256, 192}}) {
     const int64_t count = int64_t{width} * ffn_width;
@@ -511,6 +295,37 @@ TEST_F(CudaMoe, PackedOnTheDeviceAsOnTheHost) {
     EXPECT_TRUE(w13.bytes().guards_are_intact() && w2.bytes().guards_are_intact());
   }
   EXPECT_EQ(cuda_error(), "");
+}
+
+// Needs no device.
+TEST(CudaMoeEntries, CanBePinned) {
+  MoeFfn::Problem problem;
+  problem.rule.experts = 8;
+  problem.rule.top_k = 2;
+  problem.width = 128;
+  problem.ffn_width = 64;
+  problem.max_tokens = 100;
+  const auto pinned = [&](const char* pin, int sm) {
+    setenv("SWITCHYARD_KERNEL", pin, 1);
+    auto found = kernels::pinned_moe_ffn(problem, sm);
+    unsetenv("SWITCHYARD_KERNEL");
+    return found;
+  };
+  EXPECT_EQ(kernels::pinned_moe_ffn(problem, 90).value(), nullptr);
+  EXPECT_EQ(pinned("grouped_gemm=ref", 90).value(), nullptr);
+  EXPECT_EQ(pinned("moe_ffn=sm80", 90).value()->name, "moe_ffn.cuda.sm80");
+  EXPECT_EQ(pinned("grouped_gemm=ref,moe_ffn=cuda.sm90a", 90).value()->name, "moe_ffn.cuda.sm90a");
+  const auto expect_error = [&](const char* pin, int sm, const char* words) {
+    const auto found = pinned(pin, sm);
+    ASSERT_FALSE(found.ok()) << pin;
+    EXPECT_NE(found.error().message.find(words), std::string::npos) << found.error().message;
+  };
+  expect_error("moe_ffn=sm70", 90, "it has moe_ffn.cuda.sm90a_small");
+  expect_error("moe_ffn=sm90a", 80, "not for sm_80");
+  expect_error("moe_ffn=sm90a_small", 90, "1 to 100 tokens");
+  expect_error("experts=sm90a", 90, "OP one of");
+  problem.weight = DType::f32;
+  expect_error("moe_ffn=sm80", 90, "bf16");
 }
 
 // Needs no device: a refusal is said before anything runs.

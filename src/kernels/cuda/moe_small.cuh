@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The single-launch layer (moe_small_sm90a.cu) before its products: sizes, shared memory, the routing that every block
-// makes, and what part of the products is the block's.
+// makes, what part of the products is the block's, and the warp that streams its weights.
 #pragma once
+#include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/moe_bias.cuh"
 #include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/route_token.cuh"
@@ -178,6 +179,63 @@ struct Piece {
   }
   __device__ int last_part(const Shape& shape) const {
     return ((row_block + 1) * shape.down_blocks - 1) / shape.down_share + row_block;
+  }
+};
+
+// ---- the producer warp
+
+template <int kStages>
+struct Producer {
+  Shared& s;
+  const Shape& shape;
+  uint32_t ring;
+  RingPlace<kStages> places[kGroups] = {};
+
+  // Copies weight blocks that follow each other into the group's next stage, once that is free.
+  __device__ void copy(int group, const char* from, int blocks) {
+    uint32_t stage = 0, parity = 0;
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {  // an index that is known keeps the places in registers
+      if (i != group) continue;
+      stage = i * kStages + places[i].slot;
+      parity = places[i].parity;
+      places[i].advance();
+    }
+    barrier_wait(shared_address(&s.empty[stage]), parity ^ 1);
+    if (lane_id() != 0) return;
+    const uint32_t full = shared_address(&s.full[stage]), bytes = blocks * MoePack::kBlockBytes;
+    barrier_arrive_expect(full, bytes);
+    bulk_copy(ring + stage * kStageBytes, from, bytes, full);
+  }
+
+  __device__ void up(const Work& work, const char* w13) {
+    const int64_t tile_bytes = int64_t{shape.up_blocks} * MoePack::kBlockBytes;
+    const int blocks = static_cast<int>(gridDim.x);
+    for (int item = static_cast<int>(blockIdx.x); item < work.items; item += blocks) {
+      const int64_t expert = s.hit_expert[item / work.tiles];
+      const char* from = w13 + (expert * work.tiles + item % work.tiles) * tile_bytes;
+      for (int c = 0; c < work.item_stages; ++c) {
+        copy(c % kGroups, from + c * kStageBytes,
+             min(kStageBlocks, shape.up_blocks - c * kStageBlocks));
+      }
+    }
+  }
+
+  __device__ void down(const Work& work, const char* w2) {
+    const int64_t row_bytes = int64_t{shape.down_blocks} * MoePack::kBlockBytes;
+    const int64_t expert_bytes = shape.up_blocks * 2 * row_bytes;
+    for (int at = work.down_begin; at < work.down_end;) {
+      const Piece piece(shape, work, at);
+      for (int hit = 0; hit < s.num_hit; ++hit) {
+        const char* from = w2 + s.hit_expert[hit] * expert_bytes + piece.row_block * row_bytes +
+                           piece.begin * MoePack::kBlockBytes;
+        for (int c = 0; c < piece.stages; ++c) {
+          copy((piece.split ? c : hit) % kGroups, from + c * kStageBytes,
+               min(kStageBlocks, piece.blocks - c * kStageBlocks));
+        }
+      }
+      at += piece.blocks;
+    }
   }
 };
 

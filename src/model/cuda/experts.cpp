@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/environment.h"
 #include "kernels/cuda/step.h"
+#include "kernels/select.h"
 #include "moe/route/table.h"
 
 namespace switchyard::model::cuda {
@@ -110,12 +111,16 @@ Result<Experts> Experts::create(const RouterSpec& router, int64_t width, int64_t
                       .weight_on_input = router.weight_on_input,
                       .deterministic = deterministic()};
   experts.compute_capability_ = compute_capability;
+  SWITCHYARD_ASSIGN(experts.pinned_, kernels::pinned_moe_ffn(experts.problem_, compute_capability));
   if (dtype != DType::bf16) return experts;
   // Every number of tokens must have an entry, or the plain layout of weights serves all.
-  experts.few_ = choose_moe_ffn(experts.problem_, compute_capability, 1);
-  const MoeFfn::Kernel* many = choose_moe_ffn(experts.problem_, compute_capability, max_tokens);
-  experts.packed_ = experts.few_ != nullptr && many != nullptr;
+  experts.few_ = experts.kernel_for(1);
+  experts.packed_ = experts.few_ != nullptr && experts.kernel_for(max_tokens) != nullptr;
   return experts;
+}
+
+const MoeFfn::Kernel* Experts::kernel_for(int64_t tokens) const noexcept {
+  return pinned_ != nullptr ? pinned_ : choose_moe_ffn(problem_, compute_capability_, tokens);
 }
 
 std::string_view Experts::name() const noexcept {
@@ -171,7 +176,7 @@ Status Experts::run(const BlockWeights& weights, const ExpertCall& call, ExpertS
     run_plain(weights, call, scratch, device.handle());
     return {};
   }
-  const MoeFfn::Kernel* kernel = choose_moe_ffn(problem_, compute_capability_, call.tokens);
+  const MoeFfn::Kernel* kernel = kernel_for(call.tokens);
   SWITCHYARD_CHECK(kernel != nullptr, "no kernel takes {} tokens", call.tokens);
   auto* const sync = scratch.rows.as<uint32_t>() + row_offsets(problem_).sync;
   const MoeFfn::Args args{.x = call.x,

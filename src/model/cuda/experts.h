@@ -65,6 +65,7 @@ class Experts {
              CudaStream& device, const Stream& host);
 
  private:
+  const MoeFfn::Kernel* kernel_for(int64_t tokens) const noexcept;
   DeviceRouting routing_of(const ExpertCall& call, const ExpertScratch& scratch) const noexcept;
   void run_plain(const BlockWeights& weights, const ExpertCall& call, const ExpertScratch& scratch,
                  CudaStreamHandle stream) const;
@@ -76,8 +77,9 @@ class Experts {
   DType dtype_ = DType::bf16;
   MoeFfn::Problem problem_;
   int compute_capability_ = 0;
-  bool packed_ = false;                  // a fast kernel takes every number of tokens
-  const MoeFfn::Kernel* few_ = nullptr;  // the one for a single token
+  bool packed_ = false;                     // a fast kernel takes every number of tokens
+  const MoeFfn::Kernel* few_ = nullptr;     // the one for a single token
+  const MoeFfn::Kernel* pinned_ = nullptr;  // by SWITCHYARD_KERNEL; null: chosen step by step
 };
 
 }  // namespace switchyard::model::cuda
