@@ -3,7 +3,7 @@
 #   scripts/gpu_bundle.sh BUILD... TO     TO is a folder, or an archive by its name: bundle.tar.xz
 # Of a program in several build folders the first one counts.
 # TO/bin has the programs, stripped; TO/lib the shared libraries that they load, without those of the C and C++ compilers
-# and of the driver; TO/commit and TO/source_dir say where they come from. Then, on the other machine, in the root of a
+# and of the driver; TO/commit, TO/source_dir and TO/program_path say where they come from. Then, on the other machine, in the root of a
 # checkout: BUILD=TO scripts/gpu_check.sh test sanitize measure
 set -euo pipefail
 
@@ -41,6 +41,7 @@ strip --strip-unneeded "$to"/lib/*.so* 2>/dev/null || true
 
 git -C "$sources" describe --always --dirty --exclude '*' > "$to/commit" 2>/dev/null || echo unknown > "$to/commit"
 echo "$sources" > "$to/source_dir"
+printf '%s\n' "${programs[@]}" | grep -m1 '/switchyard$' | xargs -r realpath > "$to/program_path" || true
 mib=$(($(du -sk "$to" | cut -f1) / 1024))
 echo "$to: $(find "$to/bin" -type f | wc -l) programs, $(find "$to/lib" -type f | wc -l) libraries, $mib MiB"
 if [[ -n $archive ]]; then

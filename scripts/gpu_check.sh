@@ -59,12 +59,15 @@ print(next((p for f in folders for p in glob.glob(f + "/nvidia/**/libcublasLt.so
   export LD_LIBRARY_PATH="${paths[*]}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 }
 
-# The tests find models by the folder that they were built in; a bundle is tried elsewhere.
+# The tests find models, and some of them the program, by the folders that they were built in; a bundle is tried elsewhere.
 link_sources() {
   is_bundle || return 0
   local built_in
   built_in=$(<"$build/source_dir")
   [[ -e $built_in ]] || { mkdir -p "$(dirname "$built_in")" && ln -s "$PWD" "$built_in"; }
+  local program
+  program=$(cat "$build/program_path" 2>/dev/null)
+  [[ -z $program || -e $program ]] || { mkdir -p "$(dirname "$program")" && ln -s "$build/bin/switchyard" "$program"; }
 }
 
 commit() {
@@ -189,7 +192,7 @@ step_profile() {
   tensor=$(ncu --query-metrics 2>/dev/null | grep -oE '^sm__(inst_executed_)?pipe_tensor[a-z_]*' | sort -u |
     grep -E '^sm__pipe_tensor_cycles_active$|^sm__inst_executed_pipe_tensor$' | tail -1)
   metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__throughput.avg.pct_of_peak_sustained_elapsed
-  metrics+=,lts__t_throughput.avg.pct_of_peak_sustained_elapsed,lts__t_sectors_op_read.sum
+  metrics+=,lts__throughput.avg.pct_of_peak_sustained_elapsed,lts__t_sectors_op_read.sum
   metrics+=${tensor:+,$tensor.avg.pct_of_peak_sustained_active}
   say "cell; kernel: us, GB read, memory's share of its peak in %, tensor pipe's in %, L2's in %, GB read from L2" | tee "$out/profile.txt"
   for cell in ${CELLS:-Mixtral-8x7B:64 OLMoE-1B-7B:1024}; do
@@ -205,7 +208,7 @@ for (_, kernel), v in launches.items():
     tensor = next((v[name] for name in v if "tensor" in name), float("nan"))
     print("{}; {}: {:.1f}, {:.3f}, {:.1f}, {:.1f}, {:.1f}, {:.3f}".format(
           os.environ["CELL"], kernel, v["gpu__time_duration"] / 1e3, v["dram__bytes_read"] / 1e9, v["dram__throughput"],
-          tensor, v["lts__t_throughput"], v["lts__t_sectors_op_read"] * 32 / 1e9))
+          tensor, v["lts__throughput"], v["lts__t_sectors_op_read"] * 32 / 1e9))
 sys.exit(not launches)' | tee -a "$out/profile.txt" || { failed=1; tail -5 "$out/profile.last"; }
   done
   rm -f "$out/profile.last"
