@@ -17,6 +17,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/attention_entries.h"
 #include "kernels/cuda/dense_library.h"
 #include "kernels/cuda/step.h"
 
@@ -248,18 +249,19 @@ void bench_attention(const Report& report, const Shape& s, int sequences, int co
       positions * 2 * s.kv_heads * s.head_dim * 2 + 4.0 * sequences * tokens * s.heads * s.head_dim;
   const int copies = static_cast<int>(std::clamp(150e6 / bytes, 1.0, 32.0)) + 1;
   const auto setup = set_up(s, sequences, context, tokens, copies);
-  const double us = measure(copies, [&](int i) {
-    Attend args = setup->args;
-    args.k_cache = setup->k[i];
-    args.v_cache = setup->v[i];
-    if (tokens == 1) {
-      attend_decode(args, stream());
-    } else {
-      attend_prefill(args, stream());
-    }
-  });
+  const auto timed = [&](void (*kernel)(const Attend&, StreamHandle) noexcept) {
+    return measure(copies, [&](int i) {
+      Attend args = setup->args;
+      args.k_cache = setup->k[i];
+      args.v_cache = setup->v[i];
+      kernel(args, stream());
+    });
+  };
   const double seen = static_cast<double>(tokens) * (context + (tokens + 1) / 2.0);
-  report.add(name, us, bytes, 4.0 * sequences * seen * s.heads * s.head_dim);
+  const double flop = 4.0 * sequences * seen * s.heads * s.head_dim;
+  report.add(name, timed(tokens == 1 ? attend_decode : attend_prefill), bytes, flop);
+  report.add(name + " sm80", timed(tokens == 1 ? attend_decode_sm80 : attend_prefill_sm80), bytes,
+             flop);
 }
 
 void bench_rows(const Report& report, const Shape& s, int64_t tokens) {
@@ -334,7 +336,8 @@ int main(int argc, char** argv) {
     for (const int sequences : {1, 8, 64}) {
       for (const int context : {64, 1024, 4096}) bench_attention(report, s, sequences, context, 1);
     }
-    for (const int tokens : {512, 2048, 4096}) bench_attention(report, s, 1, 0, tokens);
+    bench_attention(report, s, 256, 1024, 1);
+    for (const int tokens : {512, 2048, 4096, 8192}) bench_attention(report, s, 1, 0, tokens);
     bench_attention(report, s, 1, 8192, 512);
     for (const int64_t tokens : {1, 8, 512}) bench_rows(report, s, tokens);
   }

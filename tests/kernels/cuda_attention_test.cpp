@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/attention_run.h"
+#include "kernels/cuda/attention_entries.h"
 #include "kernels/cuda_run.h"
 
 namespace switchyard::kernels {
@@ -15,7 +16,7 @@ using cases::AttentionCase;
 using cases::AttentionInputs;
 using cases::OnDevice;
 
-enum class Path : uint8_t { plain, fast };
+enum class Path : uint8_t { plain, sm80, chosen };
 Path path = Path::plain;  // of the entry below; set before each run
 
 // [blocks, G, Z, P] to [blocks, G, P, Z], both as bytes of `dtype`.
@@ -81,15 +82,21 @@ void run_on_device(const Attention::Problem& p, const Attention::Args& args, std
   const int64_t bytes = cuda::attend_workspace(
       attend, int64_t{args.sequences} * args.max_blocks * p.block_tokens, args.sequences);
   const OnDevice workspace(nullptr, bytes);
-  const int64_t counters =
-      int64_t{cuda::kMaxDecodeSequences} * p.kv_heads * ((p.heads / p.kv_heads + 15) / 16) * 4;
-  cases::cuda_stream()->fill(workspace.data(), 0, counters);
+  cases::cuda_stream()->fill(workspace.data(), 0, cuda::attend_counters(attend));
   attend.workspace = workspace.data();
-  if (path == Path::plain) {
-    cuda::attend_plain(attend, cases::cuda_stream()->handle());
-  } else {
-    cuda::attend_decode(attend, cases::cuda_stream()->handle());
-    cuda::attend_prefill(attend, cases::cuda_stream()->handle());
+  const auto queue = cases::cuda_stream()->handle();
+  switch (path) {
+    case Path::plain:
+      cuda::attend_plain(attend, queue);
+      break;
+    case Path::sm80:
+      cuda::attend_decode_sm80(attend, queue);
+      cuda::attend_prefill_sm80(attend, queue);
+      break;
+    case Path::chosen:
+      cuda::attend_decode(attend, queue);
+      cuda::attend_prefill(attend, queue);
+      break;
   }
   const std::vector<float> found = out.read_floats(values, p.cache);
   std::copy(found.begin(), found.end(), args.out);
@@ -102,23 +109,46 @@ const Kernel<Attention> kOnDevice{
     .workspace = [](const Attention::Problem&, int) noexcept { return int64_t{0}; },
     .run = run_on_device};
 
+// Lengths around the tiles of 16, the spans of 512 and more, in one step.
+std::vector<cases::SequenceCase> ragged_decodes() {
+  std::vector<cases::SequenceCase> sequences;
+  for (const int length : {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 511, 512, 513, 1025}) {
+    sequences.push_back({length - 1, 1});
+  }
+  return sequences;
+}
+std::vector<cases::SequenceCase> many_decodes() {
+  std::vector<cases::SequenceCase> sequences;
+  for (int i = 0; i < 300; ++i) sequences.push_back({i * 37 % 200, i % 7 == 3 ? 0 : 1});
+  return sequences;
+}
+
 std::vector<AttentionCase> fast_cases() {
   return {
       {"one token", 4, 1, 64, 16, {{0, 1}}},
       {"decode around a tile", 8, 2, 64, 16, {{14, 1}, {15, 1}, {16, 1}, {63, 1}, {64, 1}}},
-      {"decode around a span", 32, 4, 128, 16, {{254, 1}, {255, 1}, {256, 1}, {511, 1}, {700, 1}}},
+      {"decode of ragged lengths", 32, 4, 128, 16, ragged_decodes()},
+      {"decode of ragged lengths, a head for each", 4, 4, 128, 16, ragged_decodes()},
+      {"decode of ragged lengths, 64 wide", 4, 2, 64, 32, ragged_decodes()},
+      {"decode of many", 8, 1, 64, 16, many_decodes()},
       {"decode, a head for each", 16, 16, 128, 16, {{100, 1}, {0, 1}, {1000, 1}}},
       {"decode, four share a key", 32, 8, 128, 16, {{300, 1}, {7, 1}}},
-      {"decode, twenty share a key", 40, 2, 64, 16, {{300, 1}, {40, 1}}},
+      {"decode, twenty share a key", 40, 2, 64, 16, {{300, 1}, {40, 1}, {600, 1}}},
       {"decode in blocks of 32", 8, 1, 128, 32, {{300, 1}, {31, 1}, {32, 1}}},
-      {"decode, long", 32, 4, 128, 16, {{4000, 1}}},
+      {"decode, long", 32, 4, 128, 16, {{4095, 1}, {4096, 1}, {9000, 1}}},
       {"decode in a window", 8, 2, 64, 16, {{500, 1}, {90, 1}, {1200, 1}}, 100},
+      {"decode in a long window", 8, 2, 128, 16, {{5000, 1}, {90, 1}, {1200, 1}}, 1000},
       {"prefill of a prime", 4, 2, 64, 16, {{0, 67}}},
       {"prefill of two tokens", 32, 4, 128, 16, {{0, 2}, {63, 2}, {64, 2}}},
+      {"prefill around a tile", 8, 1, 128, 16, {{0, 15}, {0, 16}, {0, 17}, {0, 33}}},
       {"prefill of several tiles", 32, 4, 128, 16, {{0, 200}}},
-      {"prefill, a head for each", 16, 16, 128, 16, {{0, 130}, {70, 65}}},
+      {"prefill, a head for each", 16, 16, 128, 16, {{0, 130}, {70, 65}, {0, 127}, {0, 128}}},
       {"prefill, three share a key", 6, 2, 64, 16, {{0, 101}, {33, 64}}},
+      {"prefill, twenty share a key", 40, 2, 64, 16, {{0, 61}, {33, 64}}},
+      {"prefill of chunks", 8, 2, 128, 16, {{1000, 64}, {128, 128}, {127, 130}, {4000, 33}}},
+      {"prefill in blocks of 48", 8, 2, 128, 48, {{100, 64}, {0, 300}}},
       {"prefill in a window", 8, 2, 128, 16, {{0, 150}, {400, 40}}, 100},
+      {"prefill in a narrow window", 4, 4, 64, 16, {{0, 300}, {1000, 140}}, 9},
       {"a mixed step", 32, 4, 128, 16, {{0, 53}, {200, 1}, {0, 0}, {64, 17}, {1, 1}, {530, 2}}},
       {"large scores", 8, 1, 128, 16, {{80, 1}, {0, 30}}, 0, 30},
       {"scores that are all alike", 8, 1, 128, 16, {{80, 1}, {0, 30}}, 0, 0},
@@ -147,9 +177,16 @@ TEST(CudaAttention, PlainAgreesWithTheReference) {
   }
 }
 
-TEST(CudaAttention, FastAgreesWithTheReference) {
-  SWITCHYARD_SKIP_WITHOUT_CUDA();
-  path = Path::fast;
+// On Hopper the chosen kernels are its own.
+class FastAttention : public testing::TestWithParam<Path> {
+ protected:
+  void SetUp() override {
+    SWITCHYARD_SKIP_WITHOUT_CUDA();
+    path = GetParam();
+  }
+};
+
+TEST_P(FastAttention, AgreesWithTheReference) {
   for (const AttentionCase& shape : fast_cases()) {
     SCOPED_TRACE(shape.name);
     AttentionInputs in(shape);
@@ -164,9 +201,7 @@ TEST(CudaAttention, FastAgreesWithTheReference) {
 }
 
 // Sequences alone give the bits that they give among others.
-TEST(CudaAttention, BitsDoNotDependOnTheRestOfTheStep) {
-  SWITCHYARD_SKIP_WITHOUT_CUDA();
-  path = Path::fast;
+TEST_P(FastAttention, BitsDoNotDependOnTheRestOfTheStep) {
   for (const AttentionCase& shape : fast_cases()) {
     SCOPED_TRACE(shape.name);
     const AttentionInputs in(shape);
@@ -180,6 +215,11 @@ TEST(CudaAttention, BitsDoNotDependOnTheRestOfTheStep) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Paths, FastAttention, testing::Values(Path::sm80, Path::chosen),
+                         [](const auto& its) {
+                           return its.param == Path::sm80 ? "sm80" : "chosen";
+                         });
 
 }  // namespace
 }  // namespace switchyard::kernels

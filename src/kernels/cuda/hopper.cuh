@@ -12,6 +12,19 @@ namespace switchyard::cuda {
 
 // ---- mbarrier -------------------------------------------------------------------------------------------------
 
+/// A place in a ring of stages, and the parity of its barriers' phase.
+template <int kStages>
+struct RingCursor {
+  int slot = 0;
+  uint32_t parity = 0;
+  __device__ __forceinline__ void advance() {
+    if (++slot == kStages) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
 __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t count) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(count)
                : "memory");

@@ -43,6 +43,14 @@ __device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t addres
                : "memory");
 }
 
+// The same, each matrix transposed.
+__device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
+}
+
 // Transposes an 8 x 8 matrix of 16-bit values that lies across a warp, two values a lane.
 __device__ __forceinline__ uint32_t transpose_matrix(uint32_t pair) {
   uint32_t result;

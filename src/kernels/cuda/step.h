@@ -122,14 +122,16 @@ struct Attend {
 inline constexpr int kMaxPlainHeadDim = 512;  ///< widest head of attend_plain
 /// Any shape up to that, any precision: one warp for one query head of one token.
 void attend_plain(const Attend& args, StreamHandle stream) noexcept;
-/// bf16, Z of 64 or 128, P a multiple of 16, fewer than 2^31 rows (block, kv head, position). Sequences of one token go to attend_decode, which splits the keys at
-/// fixed positions over the machine; the others to attend_prefill. Neither touches the other's tokens.
-inline constexpr int kMaxDecodeSequences = 1024;  ///< most B of attend_decode
+/// bf16, Z of 64 or 128, P a multiple of 16, fewer than 2^31 rows (block, kv head, position). Sequences of one token go to
+/// attend_decode, which cuts their keys into spans for the whole machine; the others to attend_prefill. Neither touches the
+/// other's tokens. Each takes the fastest kernel of attention_entries.h that the device has.
+inline constexpr int kMaxDecodeSequences = 1024;  ///< most B of both
 bool attend_fast_accepts(const Attend& args) noexcept;
 void attend_decode(const Attend& args, StreamHandle stream) noexcept;
 void attend_prefill(const Attend& args, StreamHandle stream) noexcept;
-/// Bytes of attend_decode's workspace when the cache holds `positions` and a step `sequences`; zero it once.
+/// Bytes of their workspace when the cache holds `positions` and a step `sequences`; zero the first attend_counters once.
 int64_t attend_workspace(const Attend& shape, int64_t positions, int sequences) noexcept;
+int64_t attend_counters(const Attend& shape) noexcept;
 
 /// Experts for exact comparison: any shape, plain sums. The picks are given; -1: none.
 struct PlainMoe {

@@ -6,12 +6,11 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/primitives.cuh"
+
 namespace switchyard::cuda {
 
-using bf16 = __nv_bfloat16;
-
 constexpr int kWarp = 32;
-constexpr unsigned kAllLanes = 0xffffffffu;
 
 __device__ __forceinline__ float to_f32(float v) { return v; }
 __device__ __forceinline__ float to_f32(bf16 v) { return __bfloat162float(v); }
@@ -24,11 +23,6 @@ __device__ __forceinline__ float from_f32<float>(float v) {
 template <>
 __device__ __forceinline__ bf16 from_f32<bf16>(float v) {
   return __float2bfloat16_rn(v);
-}
-
-__device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
-  const __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
-  return *reinterpret_cast<const uint32_t*>(&both);
 }
 
 // The same sum in every lane, in a fixed order.

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of sequences that add several tokens: blocks of 64 rows (token, query head) of one kv head against tiles of 64
+// Prefill attention on sm_80 and newer: blocks of 64 rows (token, query head) of one kv head against tiles of 64
 // keys, so that a group's heads share each tile.
 //
 //   4 warps of 16 rows; Q stays in registers; K and V tiles come by cp.async, two stages, 16-byte chunks swizzled
 //   S [16, 64] = Q K^T by mma m16n8k16; online softmax in base 2; O [16, Z] += P V
 // Keys are visited in ascending tiles at fixed positions, so a token's bits depend on its own keys alone.
 // Floor: 4 T context H Z / 2 operations when causal. Source: Dao 2023, arXiv 2307.08691 (FlashAttention-2).
-#include "kernels/cuda/step.h"
-#include "kernels/cuda/step_math.cuh"
+#include "kernels/cuda/attention_entries.h"
+#include "kernels/cuda/attention_items.cuh"
 
 namespace switchyard::cuda {
 namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
 constexpr int kRows = 64, kKeys = 64;
-constexpr float kLog2e = 1.4426950408889634f;
 
 // The rows of a block: tile `tile` of a sequence's (token, head) pairs.
 struct Work {
@@ -31,35 +30,6 @@ __device__ Work find_work(const Attend& a, int share) {
     left -= tiles;
   }
   return {};
-}
-
-__device__ __forceinline__ uint32_t shared_address(const void* at) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
-}
-// 16 bytes to shared memory; zeros when !real.
-__device__ __forceinline__ void copy_async(void* to, const void* from, bool real) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
-               "r"(real ? 16 : 0)
-               : "memory");
-}
-__device__ __forceinline__ void commit_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int kLeft>
-__device__ __forceinline__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
-__device__ __forceinline__ void load_matrices(uint32_t (&r)[4], uint32_t at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3},[%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(at)
-               : "memory");
-}
-__device__ __forceinline__ void load_matrices_transposed(uint32_t (&r)[4], uint32_t at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3},[%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(at)
-               : "memory");
 }
 
 // Element (key, z) of a tile, z a multiple of 8: chunks are swizzled so that 8 rows of one column meet 8 banks groups.
@@ -86,11 +56,11 @@ __device__ void copy_tile(const Attend& a, const int32_t* table, int kv_head, in
     const int64_t block = table[position / a.block_tokens];
     const int64_t at =
         ((block * a.kv_heads + kv_head) * a.block_tokens + position % a.block_tokens) * kZ + z;
-    const bool real = first + key == position;
-    copy_async(k + tile_at<kZ>(key, z), static_cast<const bf16*>(a.k_cache) + at, real);
-    copy_async(v + tile_at<kZ>(key, z), static_cast<const bf16*>(a.v_cache) + at, real);
+    const int bytes = first + key == position ? 16 : 0;
+    copy_16(shared_address(k + tile_at<kZ>(key, z)), static_cast<const bf16*>(a.k_cache) + at, bytes);
+    copy_16(shared_address(v + tile_at<kZ>(key, z)), static_cast<const bf16*>(a.v_cache) + at, bytes);
   }
-  commit_copies();
+  copies_commit();
 }
 
 // What a lane knows of its two rows (lane / 4 and lane / 4 + 8 of the warp's 16).
@@ -134,8 +104,8 @@ __device__ void score(const uint32_t (&q)[kZ / 16][4], const bf16* k, float (&s)
     for (int n = 0; n < 8; n += 2) {
       uint32_t b[4];
       load_matrices(b, shared_address(k + tile_at<kZ>(n * 8 + key, j * 16 + half)));
-      mma_16816(s[n], q[j][0], q[j][1], q[j][2], q[j][3], b[0], b[1]);
-      mma_16816(s[n + 1], q[j][0], q[j][1], q[j][2], q[j][3], b[2], b[3]);
+      mma_bf16(s[n], q[j][0], q[j][1], q[j][2], q[j][3], b[0], b[1]);
+      mma_bf16(s[n + 1], q[j][0], q[j][1], q[j][2], q[j][3], b[2], b[3]);
     }
   }
 }
@@ -154,8 +124,8 @@ __device__ void accumulate(const float (&p)[8][4], const bf16* v, float (&o)[kZ 
     for (int n = 0; n < kZ / 8; n += 2) {
       uint32_t b[4];
       load_matrices_transposed(b, shared_address(v + tile_at<kZ>(j * 16 + key, n * 8 + half)));
-      mma_16816(o[n], a0, a1, a2, a3, b[0], b[1]);
-      mma_16816(o[n + 1], a0, a1, a2, a3, b[2], b[3]);
+      mma_bf16(o[n], a0, a1, a2, a3, b[0], b[1]);
+      mma_bf16(o[n + 1], a0, a1, a2, a3, b[2], b[3]);
     }
   }
 }
@@ -241,9 +211,9 @@ __global__ void __launch_bounds__(kThreads, 2) prefill_kernel(Attend a) {
     if (at + kKeys < end) {
       copy_tile<kZ>(a, table, kv_head, at + kKeys, seen, end, shared.k[stage ^ 1],
                     shared.v[stage ^ 1]);
-      wait_copies<1>();
+      copies_wait<1>();
     } else {
-      wait_copies<0>();
+      copies_wait<0>();
     }
     __syncthreads();
     float s[8][4] = {};
@@ -274,7 +244,7 @@ void launch(const Attend& args, StreamHandle stream) {
 
 }  // namespace
 
-void attend_prefill(const Attend& args, StreamHandle stream) noexcept {
+void attend_prefill_sm80(const Attend& args, StreamHandle stream) noexcept {
   if (args.tokens == 0) return;
   if (args.head_dim == 64) return launch<64>(args, stream);
   launch<128>(args, stream);

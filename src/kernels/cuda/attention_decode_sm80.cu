@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decode attention on sm_80 and newer: a block of four warps takes items by their number; a warp takes every fourth tile,
+// and copies the tiles into a ring of its own, one ahead.
+// Floor: the bytes of K and V of every position, once. Source: Dao et al. 2023, "Flash-Decoding"; Kwon et al. 2023, arXiv
+// 2309.06180.
+#include "kernels/cuda/attention_decode_merge.cuh"
+#include "kernels/cuda/attention_entries.h"
+
+namespace switchyard::cuda {
+namespace {
+
+constexpr int kWarps = 4, kThreads = kWarps * kWarp, kStages = 2;
+constexpr int kBlocks = 2;  // of a multiprocessor
+static_assert(kThreads == kMergeThreads);
+
+template <int kZ>
+struct Shared {
+  union {  // states are shared when the rings are empty
+    alignas(128) unsigned char ring[kWarps][kStages][2 * kTileBytes<kZ>];
+    SharedStates<kZ, kWarps> states;
+  };
+  ItemCounts spans;
+  int is_last;
+};
+
+/// Queues the copies of a tile, whose rows follow each other in both caches.
+template <int kZ>
+__device__ void fetch_tile(const Attend& a, int64_t row, uint32_t to) {
+  constexpr int kChunks = kZ / 8;
+  const auto* k = static_cast<const bf16*>(a.k_cache) + row * kZ;
+  const auto* v = static_cast<const bf16*>(a.v_cache) + row * kZ;
+#pragma unroll
+  for (int i = threadIdx.x % kWarp; i < kCacheTile * kChunks; i += kWarp) {
+    const int position = i / kChunks, chunk = i % kChunks;
+    const uint32_t at =
+        to + chunk / 8 * kHalfBytes + position * 128 + ((chunk % 8 ^ position % 8) << 4);
+    copy_16(at, k + i * 8, 16);
+    copy_16(at + kTileBytes<kZ>, v + i * 8, 16);
+  }
+}
+
+/// One warp over its tiles of an item.
+template <int kZ>
+__device__ void run_warp(const Attend& a, const DecodeItem& item, uint32_t ring,
+                         DecodeState<kZ>& state) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  // Lane i finds the i-th tile of the item: one round trip for all.
+  int row = 0;
+  if (lane < item.tiles) {
+    row = cache_row(a, item.sequence, item.kv_head, (item.tile + lane) * kCacheTile);
+  }
+  const auto fetch = [&](int tile, int slot) {
+    const int first = __shfl_sync(kAllLanes, row, tile % kWarp);
+    if (tile < item.tiles) fetch_tile<kZ>(a, first, ring + slot * 2 * kTileBytes<kZ>);
+    copies_commit();
+  };
+  fetch(warp, 0);
+  Queries<kZ> q;
+  load_queries<kZ>(static_cast<const bf16*>(a.q) + first_head(a, item) * kZ, kZ * 2, item.heads, q);
+  int slot = 0;
+  for (int t = warp; t < item.tiles; t += kWarps, slot ^= 1) {
+    fetch(t + kWarps, slot ^ 1);
+    copies_wait<1>();
+    __syncwarp();
+    const uint32_t tile = ring + slot * 2 * kTileBytes<kZ>;
+    const int at = (item.tile + t) * kCacheTile;
+    const int low = item.start - at, high = item.end - at;
+    if (low > 0 || high < kCacheTile) clear_rows<kZ>(tile + kTileBytes<kZ>, low, high);
+    attend_tile<kZ>(q, tile, a.scale * kLog2e, low, high, state);
+    __syncwarp();  // the slot may be filled again
+  }
+  copies_wait<0>();
+}
+
+template <int kZ>
+__global__ void __launch_bounds__(kThreads, kBlocks) decode_kernel(Attend a) {
+  extern __shared__ __align__(128) unsigned char raw[];
+  auto& shared = *reinterpret_cast<Shared<kZ>*>(raw);
+  const int thread = static_cast<int>(threadIdx.x);
+  const uint32_t ring = shared_address(shared.ring[thread / kWarp]);
+  sum_counts(a.sequences, shared.spans, [&](int b) { return num_spans(a, b); });
+  const int items = num_decode_items(a, shared.spans);
+  for (int index = static_cast<int>(blockIdx.x); index < items;
+       index += static_cast<int>(gridDim.x)) {
+    const DecodeItem item = find_decode_item(a, shared.spans, index);
+    DecodeState<kZ> state;
+    __syncthreads();  // the last item's states have been read
+    run_warp<kZ>(a, item, ring, state);
+    __syncthreads();  // all rings are empty
+    share_state<kZ, kWarps>(state, item.heads, shared.states);
+    __syncthreads();
+    merge_warps<kZ, kWarps>(a, item, shared.states, thread);
+    if (item.spans > 1 && is_last_span(a, item, thread, shared.is_last)) {
+      merge_spans<kZ>(a, item, thread);
+    }
+  }
+}
+
+template <int kZ>
+void launch(const Attend& args, StreamHandle stream) {
+  constexpr int kBytes = sizeof(Shared<kZ>);
+  static const bool raised = [] {
+    return cudaFuncSetAttribute(decode_kernel<kZ>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                kBytes) == cudaSuccess;
+  }();
+  if (!raised) return;  // the error is the device's, and is told at the step's synchronisation
+  decode_kernel<kZ><<<num_multiprocessors() * kBlocks, kThreads, kBytes, stream>>>(args);
+}
+
+}  // namespace
+
+void attend_decode_sm80(const Attend& args, StreamHandle stream) noexcept {
+  if (args.tokens == 0) return;
+  if (args.head_dim == 64) return launch<64>(args, stream);
+  launch<128>(args, stream);
+}
+
+}  // namespace switchyard::cuda

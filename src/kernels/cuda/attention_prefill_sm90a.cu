@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prefill attention on Hopper: items of 128 rows (token, query head) of one kv head, so that a group's heads share each tile
+// of K and V; one block of a multiprocessor, three groups of four warps: two consume, one loads. A block claims the next item
+// while it works, those that see most first.
+// Keys are visited in ascending tiles of 128 at fixed positions, so a token's bits depend on its own keys alone.
+// Floor: 4 T context H Z / 2 operations when causal. Source: Shah et al. 2024, arXiv 2407.08608 (FlashAttention-3).
+#include "kernels/cuda/attention_entries.h"
+#include "kernels/cuda/attention_prefill_sm90a_math.cuh"
+
+namespace switchyard::cuda {
+namespace {
+
+template <int kZ>
+__device__ void init_barriers(PrefillShared<kZ>& shared) {
+  for (int i = 0; i < kPrefillStages; ++i) {
+    barrier_init(shared_address(&shared.full[i]), 1);
+    barrier_init(shared_address(&shared.empty[i]), 4 * kConsumers);
+  }
+  barrier_init(shared_address(&shared.queries_full), kQueryThreads);
+  barrier_init(shared_address(&shared.queries_empty), 4 * kConsumers);
+  for (int i = 0; i < kPrefillQueue; ++i) {
+    barrier_init(shared_address(&shared.queue_full[i]), 1);
+    barrier_init(shared_address(&shared.queue_empty[i]), kPrefillReaders);
+  }
+  barrier_init_done();
+}
+
+template <int kZ>
+__global__ void __launch_bounds__(kPrefillThreads, 1)
+    prefill_kernel(const __grid_constant__ Attend a, const __grid_constant__ PrefillMaps maps) {
+  extern __shared__ __align__(1024) uint8_t raw[];
+  auto& shared = *reinterpret_cast<PrefillShared<kZ>*>(raw);
+  if (threadIdx.x == kPrefillThreads - 1) {
+    tensor_prefetch(maps.k);
+    tensor_prefetch(maps.v);
+    init_barriers(shared);
+  }
+  __syncthreads();
+  if (threadIdx.x < kConsumers * 128) {
+    take_registers<232>();
+    attend_items(shared, a);
+  } else {
+    give_registers<40>();
+    if (threadIdx.x < kConsumers * 128 + kWarp) {
+      claim_and_send(shared, a, maps);
+    } else {
+      load_queries(shared, a);
+    }
+  }
+}
+
+template <int kZ>
+bool launch(const Attend& args, StreamHandle stream) {
+  constexpr int kBytes = sizeof(PrefillShared<kZ>);
+  static const bool raised = [] {
+    return cudaFuncSetAttribute(prefill_kernel<kZ>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                kBytes) == cudaSuccess;
+  }();
+  PrefillMaps maps;
+  if (!raised || !make_cache_map(maps.k, args.k_cache, kZ, kCacheTile, 1) ||
+      !make_cache_map(maps.v, args.v_cache, kZ, kCacheTile, 1)) {
+    return false;
+  }
+  prefill_kernel<kZ><<<num_multiprocessors(), kPrefillThreads, kBytes, stream>>>(args, maps);
+  return true;
+}
+
+}  // namespace
+
+bool attend_prefill_sm90a(const Attend& args, StreamHandle stream) noexcept {
+  if (!is_sm90() || !(args.scale > 0)) return false;  // the highest product has the highest score
+  if (args.tokens == 0) return true;
+  return args.head_dim == 64 ? launch<64>(args, stream) : launch<128>(args, stream);
+}
+
+}  // namespace switchyard::cuda

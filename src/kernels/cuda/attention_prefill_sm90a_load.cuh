@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loading roles of prefill attention on Hopper: one warp claims items and streams K and V, three warps bring queries.
+// They run ahead of the consumers, over the borders of items.
+//
+//   ring       tiles of K and V in the order of their use: K0 K1 V0 K2 V1 K3 V2 ... V
+//   tile       [Z / 64][128 positions][64], swizzled; 16 positions of 64 z are a copy. Positions that no row of the item sees
+//              are not copied: their blocks may be gone
+//   queries    [Z / 64][128 rows][64], swizzled; row i is token i / share, query head i % share of the kv head's
+#pragma once
+#include "kernels/cuda/attention_items.cuh"
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/tensor_copy.cuh"
+
+namespace switchyard::cuda {
+
+inline constexpr int kItemRows = 128, kKeys = 128;
+inline constexpr int kConsumers = 2;  ///< groups of four warps, 64 rows each
+inline constexpr int kPrefillThreads = (kConsumers + 1) * 128;
+inline constexpr int kQueryThreads = 96;
+inline constexpr int kPrefillQueue = 2, kPrefillStages = 6;
+inline constexpr int kPrefillReaders = kConsumers * 4 + kQueryThreads / kWarp;  ///< warps that read the queue
+inline constexpr int kPanelBytes = kKeys * 128;  ///< of 64 z of a tile
+
+/// Rows [row, row + 128) of a sequence and a kv head, and the positions [seen, end) that any of them sees.
+struct PrefillItem {
+  int sequence = -1, kv_head = 0, row = 0;
+  int first_token = 0, tokens = 0, context = 0;  ///< of the sequence
+  int seen = 0, end = 0;
+  __device__ int first_tile() const { return seen / kKeys; }
+  __device__ int end_tile() const { return (end + kKeys - 1) / kKeys; }
+};
+
+template <int kZ>
+struct PrefillShared {
+  static constexpr int kBytes = kZ / 64 * kPanelBytes;  ///< of a tile
+  alignas(1024) uint8_t queries[kBytes];
+  alignas(1024) uint8_t tiles[kPrefillStages][kBytes];
+  alignas(8) uint64_t full[kPrefillStages], empty[kPrefillStages];
+  uint64_t queries_full, queries_empty;
+  uint64_t queue_full[kPrefillQueue], queue_empty[kPrefillQueue];
+  PrefillItem queue[kPrefillQueue];
+};
+
+struct PrefillMaps {
+  CUtensorMap k, v;
+};
+
+/// 128-row tiles of a sequence; none when it adds one token, which attend_decode takes.
+__device__ __forceinline__ int num_prefill_tiles(const Attend& a, int b) {
+  const int tokens = added_tokens(a, b);
+  return tokens < 2 ? 0 : (tokens * (a.heads / a.kv_heads) + kItemRows - 1) / kItemRows;
+}
+
+/// Whole warp: the sequence that holds item `index` of a kv head, and how many of its items come before; -1: none.
+__device__ __forceinline__ int find_prefill_sequence(const Attend& a, int& index) {
+  const int lane = threadIdx.x % kWarp;
+  for (int first = 0; first < a.sequences; first += kWarp) {
+    int sum = first + lane < a.sequences ? num_prefill_tiles(a, first + lane) : 0;
+#pragma unroll
+    for (int offset = 1; offset < kWarp; offset <<= 1) {
+      const int other = __shfl_up_sync(kAllLanes, sum, offset);
+      if (lane >= offset) sum += other;
+    }
+    const unsigned behind = __ballot_sync(kAllLanes, sum > index);
+    const int found = __ffs(static_cast<int>(behind)) - 1;
+    const int before = __shfl_sync(kAllLanes, sum, found > 0 ? found - 1 : 0);
+    if (found >= 0) {
+      if (found > 0) index -= before;
+      return first + found;
+    }
+    index -= __shfl_sync(kAllLanes, sum, kWarp - 1);
+  }
+  return -1;
+}
+
+/// Whole warp. A sequence's last tiles see the most and come first.
+__device__ __forceinline__ PrefillItem find_prefill_item(const Attend& a, int index) {
+  const int share = a.heads / a.kv_heads;
+  PrefillItem item;
+  item.kv_head = index % a.kv_heads;
+  index /= a.kv_heads;
+  item.sequence = find_prefill_sequence(a, index);
+  if (item.sequence < 0) return item;
+  item.row = (num_prefill_tiles(a, item.sequence) - 1 - index) * kItemRows;
+  item.first_token = a.seq_offset[item.sequence];
+  item.tokens = added_tokens(a, item.sequence);
+  item.context = a.context_len[item.sequence];
+  const int last = min(item.tokens - 1, (item.row + kItemRows - 1) / share);
+  item.end = item.context + last + 1;
+  item.seen = a.window > 0 ? max(0, item.context + item.row / share - a.window + 1) : 0;
+  return item;
+}
+
+/// One whole warp of kPrefillReaders; false at the end.
+template <int kZ>
+__device__ __forceinline__ bool next_item(PrefillShared<kZ>& shared, RingCursor<kPrefillQueue>& at,
+                                          PrefillItem& item) {
+  barrier_wait(shared_address(&shared.queue_full[at.slot]), at.parity);
+  item = shared.queue[at.slot];
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) barrier_arrive(shared_address(&shared.queue_empty[at.slot]));
+  at.advance();
+  return item.sequence >= 0;
+}
+
+// ---- K and V
+
+using PrefillPlace = RingCursor<kPrefillStages>;
+
+/// Whole warp: lane i copies 16 positions, 64 z each, those at `row` if any.
+template <int kZ>
+__device__ __forceinline__ void send_tile(PrefillShared<kZ>& shared, const CUtensorMap& map, int row,
+                                          PrefillPlace& at) {
+  constexpr int kHalves = kZ / 64;
+  const int lane = threadIdx.x % kWarp;
+  const uint32_t full = shared_address(&shared.full[at.slot]);
+  const uint32_t bytes = __popc(__ballot_sync(kAllLanes, row >= 0)) * kCacheTile * 128;
+  barrier_wait(shared_address(&shared.empty[at.slot]), at.parity ^ 1);
+  if (lane == 0) barrier_arrive_expect(full, bytes);
+  __syncwarp();
+  if (row >= 0) {
+    const uint32_t to = shared_address(shared.tiles[at.slot]) + lane % kHalves * kPanelBytes +
+                        lane / kHalves * (kCacheTile * 128);
+    tensor_copy(to, map, row, lane % kHalves, full);
+  }
+  __syncwarp();
+  at.advance();
+}
+
+template <int kZ>
+__device__ __forceinline__ void send_tiles(PrefillShared<kZ>& shared, const Attend& a,
+                                           const PrefillMaps& maps, const PrefillItem& item,
+                                           PrefillPlace& at) {
+  constexpr int kHalves = kZ / 64, kCopies = kKeys / kCacheTile * kHalves;
+  const int lane = threadIdx.x % kWarp;
+  const auto find_row = [&](int tile) {
+    const int position = tile * kKeys + lane / kHalves * kCacheTile;
+    const bool real = lane < kCopies && position < item.end && position + kCacheTile > item.seen;
+    return real ? cache_row(a, item.sequence, item.kv_head, position) : -1;
+  };
+  const int last = item.end_tile();
+  int tile = item.first_tile(), row = find_row(tile);
+  send_tile(shared, maps.k, row, at);
+#pragma unroll 1
+  for (++tile; tile < last; ++tile) {
+    const int next_row = find_row(tile);
+    send_tile(shared, maps.k, next_row, at);
+    send_tile(shared, maps.v, row, at);
+    row = next_row;
+  }
+  send_tile(shared, maps.v, row, at);
+}
+
+/// One warp.
+template <int kZ>
+__device__ __forceinline__ void claim_and_send(PrefillShared<kZ>& shared, const Attend& a,
+                                               const PrefillMaps& maps) {
+  const int lane = threadIdx.x % kWarp;
+  RingCursor<kPrefillQueue> queue;
+  PrefillPlace at;
+  int index = static_cast<int>(blockIdx.x);
+  while (true) {
+    const PrefillItem item = find_prefill_item(a, index);
+    barrier_wait(shared_address(&shared.queue_empty[queue.slot]), queue.parity ^ 1);
+    if (lane == 0) {
+      shared.queue[queue.slot] = item;
+      barrier_arrive(shared_address(&shared.queue_full[queue.slot]));
+    }
+    __syncwarp();
+    queue.advance();
+    int claimed = 0;
+    if (lane == 0) {
+      if (item.sequence >= 0) {
+        claimed = atomicAdd(&prefill_claims(a)->next, 1);
+      } else {
+        leave_claims(prefill_claims(a));
+      }
+    }
+    if (item.sequence < 0) return;
+    send_tiles(shared, a, maps, item, at);
+    index = static_cast<int>(gridDim.x) + __shfl_sync(kAllLanes, claimed, 0);
+  }
+}
+
+// ---- queries
+
+/// Three warps: 16 bytes a thread; rows that do not exist become zeros.
+template <int kZ>
+__device__ __forceinline__ void load_queries(PrefillShared<kZ>& shared, const Attend& a) {
+  constexpr int kChunks = kZ / 8;
+  const int thread = static_cast<int>(threadIdx.x) - (kPrefillThreads - kQueryThreads);
+  const int share = a.heads / a.kv_heads;
+  const uint32_t to = shared_address(shared.queries);
+  RingCursor<kPrefillQueue> queue;
+  uint32_t parity = 0;
+  for (PrefillItem item; next_item(shared, queue, item); parity ^= 1) {
+    barrier_wait(shared_address(&shared.queries_empty), parity ^ 1);
+    const auto* q = static_cast<const bf16*>(a.q);
+#pragma unroll 4
+    for (int i = thread; i < kItemRows * kChunks; i += kQueryThreads) {
+      const int row = i / kChunks, chunk = i % kChunks, token = (item.row + row) / share;
+      const bool real = token < item.tokens;
+      const int64_t head = int64_t{item.first_token + (real ? token : 0)} * a.heads +
+                           item.kv_head * share + (item.row + row) % share;
+      copy_16(to + chunk / 8 * kPanelBytes + row * 128 + ((chunk % 8 ^ row % 8) << 4),
+              q + head * kZ + chunk * 8, real ? 16 : 0);
+    }
+    barrier_arrive_after_copies(shared_address(&shared.queries_full));
+  }
+}
+
+}  // namespace switchyard::cuda

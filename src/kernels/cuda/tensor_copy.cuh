@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bulk copies of boxes of a paged cache [rows, Z] in bf16 into shared memory, 64 values of z after 64, each row of 128 bytes
+// with the 128-byte swizzle: 16-byte chunk c of row r at c ^ (r % 8). sm_90.
+// Source: PTX ISA 9.0, "cp.async.bulk.tensor"; CUDA driver API, "cuTensorMapEncodeTiled".
+#pragma once
+#include <cstdint>
+
+#include <cudaTypedefs.h>
+#include <cuda_runtime.h>
+
+namespace switchyard::cuda {
+
+/// Copies the box at (row, half): rows from `row` on, 64 values of z from 64 * half on.
+__device__ __forceinline__ void tensor_copy(uint32_t to, const CUtensorMap& map, int row, int half,
+                                            uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(&map), "r"(0), "r"(row), "r"(half), "r"(barrier)
+      : "memory");
+}
+/// Brings the map near, ahead of the first copy.
+__device__ __forceinline__ void tensor_prefetch(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/// The driver's function, found without linking the driver; null where it is too old.
+inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  static const auto found = [] {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
+                                                               cudaEnableDefault, &result);
+    const bool ok = error == cudaSuccess && result == cudaDriverEntryPointSuccess;
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(ok ? entry : nullptr);
+  }();
+  return found;
+}
+
+/// Describes boxes of `box_rows` rows x 64 values x `halves`. False when the driver refuses.
+inline bool make_cache_map(CUtensorMap& map, const void* cache, int head_dim, unsigned box_rows,
+                           unsigned halves) {
+  const auto encode = tensor_map_encoder();
+  if (encode == nullptr) return false;
+  constexpr cuuint64_t kMostRows = cuuint64_t{1} << 31;  // tables name no row behind the end
+  const auto width = static_cast<cuuint64_t>(head_dim);
+  const cuuint64_t size[3] = {64, kMostRows, width / 64}, stride[2] = {width * 2, 128};
+  const cuuint32_t box[3] = {64, box_rows, halves}, step[3] = {1, 1, 1};
+  return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(cache), size, stride,
+                box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+/// Whether the current device is of this generation; asked once.
+inline bool is_sm90() {
+  static const bool found = [] {
+    int device = 0, major = 0, minor = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    return major == 9 && minor == 0;
+  }();
+  return found;
+}
+
+}  // namespace switchyard::cuda
