@@ -12,8 +12,8 @@
 namespace switchyard::cuda {
 
 template <int kZ>
-inline constexpr int kTileBytes = kCacheTile * kZ * 2;  ///< of K, and of V
-inline constexpr int kHalfBytes = kCacheTile * 128;     ///< of 64 values of z
+inline constexpr int kTileBytes = kCacheTile* kZ * 2;  ///< of K, and of V
+inline constexpr int kHalfBytes = kCacheTile * 128;    ///< of 64 values of z
 
 /// The softmax of 8 heads over some keys. Lane 4 g + q holds heads 2 q and 2 q + 1 (elements i % 2), and of z, for each t,
 /// 16 t + g (elements 0 and 1) and 16 t + g + 8.
@@ -33,7 +33,8 @@ template <int kZ>
 __device__ __forceinline__ void load_queries(const void* rows, int stride, int heads,
                                              Queries<kZ>& q) {
   const int lane = threadIdx.x % kWarp, group = lane / 4, quad = lane % 4;
-  const char* from = static_cast<const char*>(rows) + (group < heads ? group : 0) * stride + quad * 4;
+  const char* from =
+      static_cast<const char*>(rows) + (group < heads ? group : 0) * stride + quad * 4;
 #pragma unroll
   for (int t = 0; t < kZ / 16; ++t) {
 #pragma unroll
@@ -93,8 +94,7 @@ __device__ __forceinline__ void weigh_tile(float scale, int low, int high, float
     s[i] = key >= low && key < high ? s[i] * scale : -INFINITY;
   }
   float top[2] = {fmaxf(s[0], s[2]), fmaxf(s[1], s[3])};
-  const bool grown =
-      top[0] > state.highest[0] + kSlack || top[1] > state.highest[1] + kSlack;
+  const bool grown = top[0] > state.highest[0] + kSlack || top[1] > state.highest[1] + kSlack;
   if (__any_sync(kAllLanes, grown)) raise<kZ>(top, state);
 #pragma unroll
   for (int i = 0; i < 4; ++i) s[i] = exp2_fast(s[i] - state.highest[i % 2]);
@@ -107,8 +107,7 @@ __device__ __forceinline__ void accumulate_tile(const float (&p)[4], uint32_t va
                                                 DecodeState<kZ>& state) {
   const int lane = threadIdx.x % kWarp;
   // Matrices: z 0-7 and 8-15 of keys 0-7, then of keys 8-15.
-  const uint32_t at =
-      values + (lane % 8 + lane / 16 * 8) * 128 + ((lane / 8 % 2 ^ lane % 8) << 4);
+  const uint32_t at = values + (lane % 8 + lane / 16 * 8) * 128 + ((lane / 8 % 2 ^ lane % 8) << 4);
   const uint32_t low = transpose_matrix(pack_bf16(p[0], p[1]));
   const uint32_t high = transpose_matrix(pack_bf16(p[2], p[3]));
 #pragma unroll

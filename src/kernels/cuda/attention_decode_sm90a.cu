@@ -23,7 +23,7 @@ constexpr int kQueue = 2, kStates = 2;
 
 template <int kZ>
 struct Shared {
-  static constexpr int kStages = 256 / kZ;  // of each warp's ring
+  static constexpr int kStages = 256 / kZ;         // of each warp's ring
   static constexpr int kQueryBytes = kZ * 2 + 16;  // of a head; padded against bank conflicts
   alignas(1024) unsigned char ring[kWarps][kStages][2 * kTileBytes<kZ>];
   SharedStates<kZ, kWarps> states[kStates];
@@ -104,8 +104,7 @@ __device__ void produce(Shared<kZ>& shared, const Attend& a, const Maps& maps) {
   RingCursor<kQueue> at;
   int index = static_cast<int>(blockIdx.x), sent = 0;
   while (true) {
-    const DecodeItem item =
-        index < items ? find_decode_item(a, shared.spans, index) : DecodeItem{};
+    const DecodeItem item = index < items ? find_decode_item(a, shared.spans, index) : DecodeItem{};
     int claimed = 0, row = 0;
     if (lane == 0 && items > static_cast<int>(gridDim.x)) {
       if (item.tiles > 0) {

@@ -57,8 +57,10 @@ __device__ void copy_tile(const Attend& a, const int32_t* table, int kv_head, in
     const int64_t at =
         ((block * a.kv_heads + kv_head) * a.block_tokens + position % a.block_tokens) * kZ + z;
     const int bytes = first + key == position ? 16 : 0;
-    copy_16(shared_address(k + tile_at<kZ>(key, z)), static_cast<const bf16*>(a.k_cache) + at, bytes);
-    copy_16(shared_address(v + tile_at<kZ>(key, z)), static_cast<const bf16*>(a.v_cache) + at, bytes);
+    copy_16(shared_address(k + tile_at<kZ>(key, z)), static_cast<const bf16*>(a.k_cache) + at,
+            bytes);
+    copy_16(shared_address(v + tile_at<kZ>(key, z)), static_cast<const bf16*>(a.v_cache) + at,
+            bytes);
   }
   copies_commit();
 }

@@ -18,7 +18,8 @@ inline constexpr int kConsumers = 2;  ///< groups of four warps, 64 rows each
 inline constexpr int kPrefillThreads = (kConsumers + 1) * 128;
 inline constexpr int kQueryThreads = 96;
 inline constexpr int kPrefillQueue = 2, kPrefillStages = 6;
-inline constexpr int kPrefillReaders = kConsumers * 4 + kQueryThreads / kWarp;  ///< warps that read the queue
+inline constexpr int kPrefillReaders =
+    kConsumers * 4 + kQueryThreads / kWarp;      ///< warps that read the queue
 inline constexpr int kPanelBytes = kKeys * 128;  ///< of 64 z of a tile
 
 /// Rows [row, row + 128) of a sequence and a kv head, and the positions [seen, end) that any of them sees.
@@ -109,8 +110,8 @@ using PrefillPlace = RingCursor<kPrefillStages>;
 
 /// Whole warp: lane i copies 16 positions, 64 z each, those at `row` if any.
 template <int kZ>
-__device__ __forceinline__ void send_tile(PrefillShared<kZ>& shared, const CUtensorMap& map, int row,
-                                          PrefillPlace& at) {
+__device__ __forceinline__ void send_tile(PrefillShared<kZ>& shared, const CUtensorMap& map,
+                                          int row, PrefillPlace& at) {
   constexpr int kHalves = kZ / 64;
   const int lane = threadIdx.x % kWarp;
   const uint32_t full = shared_address(&shared.full[at.slot]);

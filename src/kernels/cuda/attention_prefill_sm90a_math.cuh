@@ -144,13 +144,13 @@ __device__ __forceinline__ void write_rows(const Attend& a, const PrefillItem& i
     const int index = item.row + row + 8 * r, token = index / share;
     if (token >= item.tokens) continue;
     const float inverse = 1.0f / total;
-    const int64_t head = int64_t{item.first_token + token} * a.heads + item.kv_head * share +
-                         index % share;
+    const int64_t head =
+        int64_t{item.first_token + token} * a.heads + item.kv_head * share + index % share;
     bf16* to = static_cast<bf16*>(a.out) + head * kZ + threadIdx.x % 4 * 2;
 #pragma unroll
     for (int j = 0; j < kZ / 8; ++j) {
-      *reinterpret_cast<uint32_t*>(to + j * 8) = pack_bf16(
-          state.o[4 * j + 2 * r] * inverse, state.o[4 * j + 2 * r + 1] * inverse);
+      *reinterpret_cast<uint32_t*>(to + j * 8) =
+          pack_bf16(state.o[4 * j + 2 * r] * inverse, state.o[4 * j + 2 * r + 1] * inverse);
     }
   }
 }

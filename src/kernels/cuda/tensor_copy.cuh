@@ -29,8 +29,8 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
   static const auto found = [] {
     void* entry = nullptr;
     cudaDriverEntryPointQueryResult result{};
-    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000,
-                                                               cudaEnableDefault, &result);
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
+                                                               12000, cudaEnableDefault, &result);
     const bool ok = error == cudaSuccess && result == cudaDriverEntryPointSuccess;
     return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(ok ? entry : nullptr);
   }();

@@ -31,13 +31,13 @@ __device__ __forceinline__ void wgmma_scores(float (&d)[64], uint64_t a, uint64_
 }
 
 /// d [64, N] += a b for a [64, 16] in registers (lane 4 g + q: rows g, g + 8, then k + 8 of both) and b with N innermost.
-#define SWITCHYARD_WGMMA_VALUES(kN, k0, k1, k2, k3, kB)                                          \
-  __device__ __forceinline__ void wgmma_values(float (&d)[kN / 2], const uint32_t* a, uint64_t b) { \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #kN                                         \
-                 "k16.f32.bf16.bf16 {" SWITCHYARD_TEXT_##kN "}, {%" #k0 ", %" #k1 ", %" #k2      \
-                 ", %" #k3 "}, %" #kB ", 1, 1, 1, 1;"                                            \
-                 : SWITCHYARD_LIST_##kN                                                          \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                          \
+#define SWITCHYARD_WGMMA_VALUES(kN, k0, k1, k2, k3, kB)                                            \
+  __device__ __forceinline__ void wgmma_values(float(&d)[kN / 2], const uint32_t* a, uint64_t b) { \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #kN                                           \
+                 "k16.f32.bf16.bf16 {" SWITCHYARD_TEXT_##kN "}, {%" #k0 ", %" #k1 ", %" #k2        \
+                                                            ", %" #k3 "}, %" #kB ", 1, 1, 1, 1;"   \
+                 : SWITCHYARD_LIST_##kN                                                            \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                            \
   }
 SWITCHYARD_WGMMA_VALUES(64, 32, 33, 34, 35, 36)
 SWITCHYARD_WGMMA_VALUES(128, 64, 65, 66, 67, 68)
