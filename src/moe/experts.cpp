@@ -6,15 +6,10 @@
 namespace switchyard::moe {
 namespace {
 
-// The activation is fused into the first product; its share of the phase is that of the threads'
-// time.
-void add_split(const PhaseSplit& split, int64_t start, int64_t end, const Step& step) {
+double activation_share(const PhaseSplit& split) {
   const auto busy = static_cast<double>(split.busy_ticks.load());
   const auto epilogue = static_cast<double>(split.epilogue_ticks.load());
-  const double share = busy > 0 ? epilogue / busy : 0;
-  const int64_t border = end - static_cast<int64_t>(share * static_cast<double>(end - start));
-  step.stream.tracer()->add(Zone::gemm_up, step.layer, start, border);
-  step.stream.tracer()->add(Zone::activation, step.layer, border, end);
+  return busy > 0 ? epilogue / busy : 0;
 }
 
 }  // namespace
@@ -54,10 +49,7 @@ const float* Experts::forward(const void* rows, const DispatchPlan& plan, const 
   const auto hidden = step.arena.take<std::byte>(hidden_bytes(plan.rows));
   Tracer* tracer = step.stream.tracer();
   if (tracer != nullptr && tracer->on()) {
-    PhaseSplit split;
-    const int64_t start = now_ns();
-    gate_up_.run(rows, offset, hidden.data(), step.arena, step.stream, &split);
-    add_split(split, start, now_ns(), step);
+    run_gate_up_timed(rows, plan, hidden.data(), step);
   } else {
     gate_up_.run(rows, offset, hidden.data(), step.arena, step.stream);
   }
@@ -65,6 +57,31 @@ const float* Experts::forward(const void* rows, const DispatchPlan& plan, const 
   down_.run(hidden.data(), offset, out.data(), step.arena, step.stream);
   step.arena.rewind(mark);
   return out.data();
+}
+
+// The activation is fused into the first product; its share of the phase is that of the threads' time.
+void Experts::run_gate_up_timed(const void* rows, const DispatchPlan& plan, std::byte* hidden,
+                                const Step& step) const {
+  const auto* offset = plan.slot_offset.as<int32_t>();
+  const bool measured = share_.due(plan.rows);
+  PhaseSplit split;
+  const int64_t start = now_ns();
+  gate_up_.run(rows, offset, hidden, step.arena, step.stream, measured ? &split : nullptr);
+  const int64_t end = now_ns();
+  if (measured) share_.value = activation_share(split);
+  const int64_t border =
+      end - static_cast<int64_t>(share_.value * static_cast<double>(end - start));
+  Tracer& tracer = *step.stream.tracer();
+  tracer.add(Zone::gemm_up, step.layer, start, border);
+  tracer.add(Zone::activation, step.layer, border, end);
+}
+
+bool Experts::SampledShare::due(int64_t rows_now) {
+  constexpr int kCalls = 8;
+  if (rows_now == rows && ++calls < kCalls) return false;
+  rows = rows_now;
+  calls = 0;
+  return true;
 }
 
 const float* Experts::forward_dense(const float* x, int64_t tokens, Zone zone_id,
