@@ -189,14 +189,29 @@ Status CudaModel::create_cache() {
   return {};
 }
 
+// Sequences that a graph may have beyond those of the step; they repeat the first one, with all its positions.
+int64_t most_padding(const LoadOptions& options) {
+  const auto limit = std::min<int64_t>(options.max_sequences, options.max_step_tokens);
+  int most = 0;
+  for (size_t i = 1; i < kPaddedSequences.size() && kPaddedSequences[i] <= limit; ++i) {
+    most = std::max(most, kPaddedSequences[i] - kPaddedSequences[i - 1] - 1);
+  }
+  return most;
+}
+
+// Positions that the sequences of a step can have together.
+int64_t step_positions(const LoadOptions& options) {
+  const int64_t blocks = std::min<int64_t>(options.num_kv_blocks, options.max_blocks_per_sequence);
+  return (options.num_kv_blocks + most_padding(options) * blocks) * options.block_tokens;
+}
+
 Status CudaModel::create_buffers() {
   int64_t attention_bytes = 256;
   for (const BlockSpec& block : config_.blocks) {
     if (!fast_attention_) break;
-    const int64_t positions = options_.num_kv_blocks * options_.block_tokens;
-    attention_bytes =
-        std::max(attention_bytes, k::attend_workspace(attend_shape(block.attention, options_),
-                                                      positions, options_.max_sequences));
+    attention_bytes = std::max(
+        attention_bytes, k::attend_workspace(attend_shape(block.attention, options_),
+                                             step_positions(options_), options_.max_sequences));
   }
   SWITCHYARD_ASSIGN(buffers_, Buffers::create(config_, options_, attention_bytes));
   device_.fill(buffers_.attention_workspace.data(), 0, attention_bytes);
