@@ -20,6 +20,7 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include "gpu_memory.cuh"
 #include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/primitives.cuh"
 #include "kernels/ops/moe_ffn.h"
@@ -33,11 +34,8 @@ using switchyard::MoeRoute;
 using switchyard::RouteRule;
 namespace cuda = switchyard::cuda;
 
-void must(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "bench_gpu_moe: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
+using switchyard::bench::Memory;
+using switchyard::bench::must;
 
 // ---- data
 
@@ -68,26 +66,6 @@ __global__ void fill_logits(float* to, int64_t count, int experts, float power, 
 }
 
 // Memory that lives as long as the program's current shape.
-class Memory {
- public:
-  Memory() = default;
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  ~Memory() {
-    for (void* block : blocks_) cudaFree(block);
-  }
-  template <class T>
-  T* take(int64_t count) {
-    void* block = nullptr;
-    must(cudaMalloc(&block, std::max<size_t>(count * sizeof(T), 16)), "cudaMalloc");
-    blocks_.push_back(block);
-    return static_cast<T*>(block);
-  }
-
- private:
-  std::vector<void*> blocks_;
-};
-
 // ---- the stream probe: hit experts through a ring of bulk copies, read once by 128 threads
 
 constexpr int kChunk = 16384, kRing = 12, kReaders = 128;

@@ -17,8 +17,10 @@
 
 #include <cuda_runtime.h>
 
+#include "gpu_memory.cuh"
 #include "kernels/cuda/attention_entries.h"
 #include "kernels/cuda/dense_library.h"
+#include "kernels/cuda/moe_baseline.h"
 #include "kernels/cuda/step.h"
 
 namespace {
@@ -26,40 +28,23 @@ namespace {
 using namespace switchyard;
 using namespace switchyard::cuda;
 
-void must(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "bench_gpu_step: %s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
+using bench::must;
 
-class Memory {
+class Memory : public bench::Memory {
  public:
-  Memory() = default;
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  ~Memory() {
-    for (void* block : blocks_) cudaFree(block);
-  }
-  char* take(int64_t bytes) {
-    void* block = nullptr;
-    must(cudaMalloc(&block, static_cast<size_t>(std::max<int64_t>(bytes, 16))), "cudaMalloc");
-    blocks_.push_back(block);
-    return static_cast<char*>(block);
-  }
+  using bench::Memory::take;
+  char* take(int64_t bytes) { return bench::Memory::take<char>(bytes); }
   char* take_random(int64_t count, DType dtype) {
     char* at = take(count * dtype_bytes(dtype));
-    fill_random(at, dtype, count, 1.0f, blocks_.size(), nullptr);
+    fill_random(at, dtype, count, 1.0f, num_blocks(), nullptr);
     return at;
   }
   template <class T>
   T* take_copy(const std::vector<T>& host) {
-    char* at = take(static_cast<int64_t>(host.size() * sizeof(T)));
+    T* at = bench::Memory::take<T>(std::ssize(host));
     must(cudaMemcpy(at, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice), "copy");
-    return reinterpret_cast<T*>(at);
+    return at;
   }
-
- private:
-  std::vector<void*> blocks_;
 };
 
 cudaStream_t stream() {
@@ -102,31 +87,13 @@ double measure(int rounds, const std::function<void(int)>& launch) {
   return us[us.size() / 2];
 }
 
-__global__ void read_all(const uint4* from, int64_t count, uint32_t* sink) {
-  uint32_t sum = 0;
-  const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (; i + 3 * step < count; i += 4 * step) {
-    const uint4 a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
-    sum ^= a.x ^ a.y ^ b.z ^ b.w ^ c.x ^ c.y ^ d.z ^ d.w;
-  }
-  if (sum == 0x12345678) *sink = sum;
-}
-
 double measure_read_bytes_per_us() {
   Memory memory;
   const int64_t bytes = int64_t{4} << 30;
   char* from = memory.take_random(bytes / 4, DType::f32);
   auto* sink = reinterpret_cast<uint32_t*>(memory.take(4));
-  double best = 1e30;
-  for (const int blocks : {132 * 4, 132 * 8, 132 * 16}) {
-    const double us = measure(1, [&](int) {
-      read_all<<<blocks, 512, 0, stream()>>>(reinterpret_cast<const uint4*>(from), bytes / 16,
-                                             sink);
-    });
-    best = std::min(best, us);
-  }
-  return static_cast<double>(bytes) / best;
+  const double us = measure(1, [&](int) { read_memory(from, bytes, sink, stream()); });
+  return static_cast<double>(bytes) / us;
 }
 
 class Report {
@@ -183,6 +150,10 @@ void bench_dense(const Report& report, const std::string& name, int64_t n, int64
     if (dense_skinny_accepts(args(0))) {
       report.add(row + " skinny", measure(copies, [&](int i) { dense_skinny(args(i), stream()); }),
                  moved, flop);
+    }
+    if (dense_few_accepts(args(0))) {
+      report.add(row + " few", measure(copies, [&](int i) { dense_few(args(i), stream()); }), moved,
+                 flop);
     }
     if (library != nullptr && library->run(args(0), stream())) {
       report.add(row + " cublaslt",

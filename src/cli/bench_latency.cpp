@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// switchyard bench latency: one sequence at a time, prompts of random tokens, in the manner of
-// llama-bench. Rows ppN: N prompt tokens in one request; tgN: N tokens generated after one. Tokens
-// per second, mean and sample deviation; JSON has the median as well.
+// switchyard bench latency: prompts of random tokens, in the manner of llama-bench. Rows ppN: N prompt tokens of one sequence;
+// tgN: N steps in which every sequence of a batch adds a token, after a prompt of --context. Tokens per second over the whole
+// batch, mean and sample deviation; JSON has the median as well, and what a step of tgN must read beside its time.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -14,22 +14,25 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "base/random.h"
 #include "base/result.h"
 #include "cli/bench.h"
+#include "cli/bench_decode.h"
 #include "cli/command.h"
 #include "cli/model_options.h"
 #include "cli/outputs.h"
+#include "model/devices.h"
 
 namespace switchyard::cli {
 namespace {
 
-constexpr uint32_t kTokenSeed = 42;  // the same random prompts in every run
-
 struct Measurement {
   std::string test;           // "pp512"
   std::vector<double> rates;  // tokens per second, one per repetition
+  DecodeShape decode;         // of tgN
+  DecodeRun middle;           // of tgN: means over the repetitions
 
+  bool decode_step() const { return middle.seconds > 0; }
+  double step_ms() const { return decode.sequences * 1e3 / median(); }
   double mean() const {
     return std::accumulate(rates.begin(), rates.end(), 0.0) / static_cast<double>(rates.size());
   }
@@ -53,21 +56,28 @@ class BenchLatency final : public Command {
   ExitCode run() override;
 
  private:
-  Result<Measurement> measure(int prompt_tokens, int output_tokens);
+  Result<double> read_gbps() const;
+  Result<Measurement> measure_prompt(int tokens);
+  Result<Measurement> measure_decode(const DecodeShape& shape);
   Result<RequestTimings> play(int prompt_tokens, int output_tokens, uint32_t stream);
   Status warm_up();
+  Status measure_all(std::vector<Measurement>& measurements);
+  double floor_ms(const Measurement& m) const;
+  void write_decode(JsonWriter& json, const Measurement& m) const;
   void print(const std::vector<Measurement>& measurements) const;
   void print_json(const std::vector<Measurement>& measurements) const;
 
   ModelOptions model_;
-  std::vector<int> prompts_{512}, outputs_{128};
-  int repetitions_ = 5;
+  std::vector<int> prompts_{512}, outputs_{128}, batches_{1};
+  int repetitions_ = 5, context_ = 1;
+  bool floor_ = false;
+  double gbps_ = 0;  // with --floor
   std::string format_ = "md", trace_file_;
   std::unique_ptr<Engine> engine_;
 };
 
 BenchLatency::BenchLatency(CLI::App& parent, CLI::App*& app) {
-  app = parent.add_subcommand("latency", "One sequence: prompt and generation speed");
+  app = parent.add_subcommand("latency", "Prompt and generation speed of one or more sequences");
   model_.declare(*app);
   model_.declare_random(*app);
   app->add_option("-p,--prompt-tokens", prompts_, "Prompt lengths, as 512,64 (0: none)")
@@ -78,6 +88,17 @@ BenchLatency::BenchLatency(CLI::App& parent, CLI::App*& app) {
       ->delimiter(',')
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
+  app->add_option("-b,--batch", batches_, "Sequences that generate together, as 1,8,64")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app->add_option("-c,--context", context_, "Prompt tokens of each generating sequence")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  app->add_flag(
+      "--floor", floor_,
+      "Measure the device's read bandwidth, and say which share of it generation reaches: "
+      "bytes of touched weights, keys and values over the time of a step");
   app->add_option("-r,--repetitions", repetitions_, "Measured runs of each test")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
@@ -90,27 +111,46 @@ BenchLatency::BenchLatency(CLI::App& parent, CLI::App*& app) {
 }
 
 ExitCode BenchLatency::run() {
-  model_.engine.max_sequences = 1;
+  model_.engine.max_sequences = *std::max_element(batches_.begin(), batches_.end());
   if (!trace_file_.empty()) model_.engine.trace_events = kChromeTraceEvents;
+  if (floor_) {  // while the device's memory is free
+    const auto gbps = read_gbps();
+    if (!gbps.ok()) return report(gbps.error());
+    gbps_ = *gbps;
+  }
   auto engine = open_engine(model_);
   if (!engine.ok()) return report(engine.error());
   engine_ = *std::move(engine);
-  if (const Status status = warm_up(); !status.ok()) return report(status.error());
   std::vector<Measurement> measurements;
-  const auto add = [&](int prompt_tokens, int output_tokens) -> Status {
-    if (prompt_tokens + output_tokens == 0) return {};
-    SWITCHYARD_ASSIGN(Measurement measurement, measure(prompt_tokens, output_tokens));
-    measurements.push_back(std::move(measurement));
-    return {};
-  };
-  Status status;
-  for (size_t i = 0; status.ok() && i < prompts_.size(); ++i) status = add(prompts_[i], 0);
-  for (size_t i = 0; status.ok() && i < outputs_.size(); ++i) status = add(0, outputs_[i]);
+  const Status status = measure_all(measurements);
   if (!status.ok()) return report(status.error());
   print(measurements);
   if (trace_file_.empty()) return kOk;
   const Status written = write_file_atomic(trace_file_, engine_->chrome_trace());
   return written.ok() ? kOk : report(written.error());
+}
+
+Result<double> BenchLatency::read_gbps() const {
+  SWITCHYARD_ASSIGN(const DeviceId device, model::parse_device(model_.engine.device));
+  Pool pool(PoolOptions{model_.engine.threads});
+  return model::find_device(device)->measure_read_gbps(device.index, pool);
+}
+
+Status BenchLatency::measure_all(std::vector<Measurement>& measurements) {
+  SWITCHYARD_TRY(warm_up());
+  for (const int tokens : prompts_) {
+    if (tokens == 0) continue;
+    SWITCHYARD_ASSIGN(Measurement measurement, measure_prompt(tokens));
+    measurements.push_back(std::move(measurement));
+  }
+  for (const int tokens : outputs_) {
+    for (const int batch : batches_) {
+      if (tokens == 0) continue;
+      SWITCHYARD_ASSIGN(Measurement measurement, measure_decode({batch, context_, tokens}));
+      measurements.push_back(std::move(measurement));
+    }
+  }
+  return {};
 }
 
 /// Touches every page and kernel once: the first run of a model reads its weights for the first
@@ -122,33 +162,39 @@ Status BenchLatency::warm_up() {
   return {};
 }
 
-/// A prompt test when output_tokens is 0, else a generation test.
-Result<Measurement> BenchLatency::measure(int prompt_tokens, int output_tokens) {
-  const bool generates = output_tokens > 0;
+Result<Measurement> BenchLatency::measure_prompt(int tokens) {
   Measurement measurement;
-  measurement.test =
-      generates ? fmt::format("tg{}", output_tokens) : fmt::format("pp{}", prompt_tokens);
+  measurement.test = fmt::format("pp{}", tokens);
   for (int i = 0; i < repetitions_; ++i) {
-    // The first token comes from the prompt's own step; so a generation test asks for one more.
-    SWITCHYARD_ASSIGN(const RequestTimings timings,
-                      play(generates ? 1 : prompt_tokens, generates ? output_tokens + 1 : 1,
-                           static_cast<uint32_t>(i + 1)));
-    measurement.rates.push_back(generates ? output_tokens / timings.decode_s
-                                          : prompt_tokens / timings.prefill_s);
+    SWITCHYARD_ASSIGN(const RequestTimings timings, play(tokens, 1, static_cast<uint32_t>(i + 1)));
+    measurement.rates.push_back(tokens / timings.prefill_s);
+  }
+  return measurement;
+}
+
+Result<Measurement> BenchLatency::measure_decode(const DecodeShape& shape) {
+  Measurement measurement;
+  measurement.test = fmt::format("tg{}", shape.steps);
+  measurement.decode = shape;
+  for (int i = 0; i < repetitions_; ++i) {
+    SWITCHYARD_ASSIGN(
+        const DecodeRun run,
+        run_decode(*engine_, shape, model_.engine.max_step_tokens, static_cast<uint32_t>(i + 1)));
+    measurement.rates.push_back(run.tokens_per_s(shape));
+    measurement.middle.seconds += run.seconds / repetitions_;
+    measurement.middle.mean_context += run.mean_context / repetitions_;
+    measurement.middle.experts_touched += run.experts_touched / repetitions_;
   }
   return measurement;
 }
 
 Result<RequestTimings> BenchLatency::play(int prompt_tokens, int output_tokens, uint32_t stream) {
-  const auto vocab = static_cast<uint32_t>(engine_->summary().vocab);
   const int needed = prompt_tokens + output_tokens;
   if (needed > engine_->summary().max_model_len)
     return fail(Code::bad_request, "{} prompt and {} output tokens, but sequences may have {}",
                 prompt_tokens, output_tokens, engine_->summary().max_model_len);
   Request request;
-  for (int i = 0; i < prompt_tokens; ++i)
-    request.prompt_tokens.push_back(static_cast<int32_t>(
-        philox4x32({static_cast<uint32_t>(i), stream, 0, 0}, {kTokenSeed, 0})[0] % vocab));
+  request.prompt_tokens = bench_prompt(prompt_tokens, engine_->summary().vocab, stream);
   request.sampling.temperature = 0;
   request.sampling.max_tokens = output_tokens;
   request.sampling.ignore_eos = true;
@@ -174,13 +220,35 @@ void BenchLatency::print(const std::vector<Measurement>& measurements) const {
                {"threads", Align::right},
                {"kernel", Align::left},
                {"test", Align::right},
+               {"batch", Align::right},
+               {"ms/step", Align::right},
+               {"of floor", Align::right},
                {"t/s", Align::right}});
-  for (const Measurement& m : measurements)
+  for (const Measurement& m : measurements) {
+    const bool decodes = m.decode_step();
     table.add({summary.architecture, size_text(summary.weight_bytes),
                count_text(summary.total_parameters), count_text(summary.active_parameters),
                model_.dtype, std::to_string(summary.threads), summary.kernel, m.test,
+               decodes ? std::to_string(m.decode.sequences) : "1",
+               decodes ? fmt::format("{:.3f}", m.step_ms()) : "",
+               decodes && floor_ ? fmt::format("{:.2f}", floor_ms(m) / m.step_ms()) : "",
                fmt::format("{:.2f} \u00B1 {:.2f}", m.mean(), m.deviation())});
+  }
   std::fputs((format_ == "csv" ? table.csv() : table.markdown()).c_str(), stdout);
+}
+
+double BenchLatency::floor_ms(const Measurement& m) const {
+  return step_bytes(engine_->summary(), m.decode, m.middle) / gbps_ * 1e-6;
+}
+
+void BenchLatency::write_decode(JsonWriter& json, const Measurement& m) const {
+  json.field("batch", m.decode.sequences).field("context", m.decode.context);
+  json.field("step_ms", m.step_ms()).field("mean_context", m.middle.mean_context);
+  json.field("experts_touched", m.middle.experts_touched);
+  json.field("step_bytes", step_bytes(engine_->summary(), m.decode, m.middle));
+  if (!floor_) return;
+  json.field("read_gbps", gbps_).field("floor_ms", floor_ms(m));
+  json.field("floor_share", floor_ms(m) / m.step_ms());
 }
 
 void BenchLatency::print_json(const std::vector<Measurement>& measurements) const {
@@ -194,6 +262,7 @@ void BenchLatency::print_json(const std::vector<Measurement>& measurements) cons
     json.field("active_parameters", summary.active_parameters);
     json.field("dtype", model_.dtype).field("threads", summary.threads);
     json.field("kernel", summary.kernel).field("test", m.test);
+    if (m.decode_step()) write_decode(json, m);
     json.field("median_tokens_per_s", m.median());
     json.field("mean_tokens_per_s", m.mean()).field("deviation_tokens_per_s", m.deviation());
     json.key("tokens_per_s").begin_array();

@@ -36,6 +36,8 @@ class LoadedModel final : public engine::ModelPort {
                                     model::RoutingObserver* observer) override {
     return model_->forward(input, observer);
   }
+  bool can_pick() const noexcept override { return model_->can_pick(); }
+  Result<TensorView> read_logits() override { return model_->read_logits(); }
   void between_steps() override { model_->between_steps(); }
   const model::Model& model() const noexcept { return *model_; }
 

@@ -65,6 +65,7 @@ EngineLoop::EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer,
   rows_.reserve(most);
   finish_.reserve(most);
   outcomes_.reserve(most);
+  if (model.can_pick()) device_sampling_.emplace(options.vocab, options.limits.max_sequences);
   if (options_.routing_sink)
     recorder_.emplace(options_.routing_sink, options_.routing_detail, statistics_.num_layers(),
                       statistics_);
@@ -111,10 +112,12 @@ bool EngineLoop::turn() {
   gather(decision, start_ns);
   if (!decision.idle()) {
     const Result<model::StepOutput> output = forward(decision);
-    if (output.ok()) {
-      advance(decision, pick(decision, *output));
+    const Result<std::span<const Pick>> picks =
+        output.ok() ? pick(decision, *output) : output.error();
+    if (picks.ok()) {
+      advance(decision, *picks);
     } else {
-      fail_runs(output.error());
+      fail_runs(picks.error());
     }
     scheduler_.commit(decision, outcomes_);
     const int64_t end_ns = now_ns();
@@ -130,7 +133,8 @@ bool EngineLoop::turn() {
 }
 
 Result<model::StepOutput> EngineLoop::forward(const schedule::Decision& decision) {
-  const model::StepInput input = batch_.build(decision, scheduler_, runs_);
+  model::StepInput input = batch_.build(decision, scheduler_, runs_);
+  if (device_sampling_) input.sample = device_sampling_->specs(decision, runs_);
   statistics_.begin_step(batch_.seq_offset(), picks_);
   if (!recorder_) return model_.forward(input, &statistics_);
   recorder_->begin_step(decision, runs_, stage_of(decision));
@@ -188,9 +192,11 @@ void EngineLoop::gather(const schedule::Decision& decision, int64_t now_ns) {
   }
 }
 
-std::span<const Pick> EngineLoop::pick(const schedule::Decision& decision,
-                                       const model::StepOutput& output) {
+Result<std::span<const Pick>> EngineLoop::pick(const schedule::Decision& decision,
+                                               const model::StepOutput& output) {
   const ZoneScope zone(&tracer_, Zone::sampling);
+  if (!output.pick.empty())
+    return device_sampling_->picks(output, decision, runs_, model_, sampler_);
   SWITCHYARD_CHECK(decision.num_samples == 0 ||
                        output.logits.shape == Shape({decision.num_samples, options_.vocab}),
                    "logits {} for {} rows of {}", output.logits.shape.text(), decision.num_samples,

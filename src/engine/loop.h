@@ -18,6 +18,7 @@
 #include "base/threads.h"
 #include "base/trace.h"
 #include "engine/batch.h"
+#include "engine/device_sampling.h"
 #include "engine/instruments.h"
 #include "engine/intake.h"
 #include "engine/live.h"
@@ -72,7 +73,8 @@ class EngineLoop {
   void take_in_news();
   void take_in(std::unique_ptr<Live> live);
   void gather(const schedule::Decision& decision, int64_t now_ns);
-  std::span<const Pick> pick(const schedule::Decision& decision, const model::StepOutput& output);
+  Result<std::span<const Pick>> pick(const schedule::Decision& decision,
+                                     const model::StepOutput& output);
   void advance(const schedule::Decision& decision, std::span<const Pick> picks);
   FinishReason accept(Live& live, int32_t token, int64_t now_ns);
   void fail_runs(const Error& error);
@@ -90,6 +92,7 @@ class EngineLoop {
   schedule::Scheduler scheduler_;
   Batch batch_;
   Sampler sampler_;
+  std::optional<DeviceSampling> device_sampling_;  // when the model can pick
   Statistics statistics_;
   std::optional<Recorder> recorder_;  // when there is a sink
   Instruments instruments_;

@@ -33,6 +33,9 @@ ModelSummary summarize(const model::Model& model, const MemoryPlan& plan,
   summary.weight_bytes = model.memory().weights;
   summary.expert_bytes = model.memory().experts;
   summary.kv_cache_bytes = model.memory().kv_cache;
+  if (!config.tied_embedding)
+    summary.lookup_bytes =
+        int64_t{config.vocab} * config.width * dtype_bytes(precision_dtype(options.precision));
   summary.kv_tokens = int64_t{plan.num_blocks} * options.block_tokens;
   summary.max_model_len = plan.max_model_len;
   summary.vocab = config.vocab;

@@ -10,9 +10,14 @@ namespace switchyard::engine {
 class ModelPort {
  public:
   virtual ~ModelPort() = default;
-  /// One step; the logits are valid, and may be changed, until the next call.
+  /// One step; the logits or picks are valid, and may be changed, until the next call.
   virtual Result<model::StepOutput> forward(const model::StepInput& input,
                                             model::RoutingObserver* observer) = 0;
+  /// As model::Model.
+  virtual bool can_pick() const noexcept { return false; }
+  virtual Result<TensorView> read_logits() {
+    return fail(Code::internal, "this model gives its logits with each step");
+  }
   virtual void between_steps() = 0;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "device/cuda.h"
+#include "kernels/cpu/ceilings.h"
 
 namespace switchyard::model {
 namespace {
@@ -12,9 +13,14 @@ namespace {
 Result<int64_t> host_bytes_available(int, int64_t host_bytes) { return host_bytes; }
 Result<int64_t> cuda_bytes_available(int index, int64_t) { return cuda_free_bytes(index); }
 
+Result<double> measure_host_read_gbps(int, Pool& pool) {
+  SWITCHYARD_ASSIGN(const cpu::Ceilings ceilings, cpu::measure_ceilings(pool));
+  return ceilings.read_gbps_all;
+}
+
 constexpr Device kDevices[] = {
-    {"cpu", DeviceId::Kind::cpu, load_on_host, host_bytes_available},
-    {"cuda", DeviceId::Kind::cuda, load_on_cuda, cuda_bytes_available},
+    {"cpu", DeviceId::Kind::cpu, load_on_host, host_bytes_available, measure_host_read_gbps},
+    {"cuda", DeviceId::Kind::cuda, load_on_cuda, cuda_bytes_available, measure_cuda_read_gbps},
 };
 
 }  // namespace

@@ -18,6 +18,8 @@ struct Device {
   LoadModel* load;
   /// Bytes that models may take there; host_bytes is what the host has. Errors: Code::unavailable without such a device.
   Result<int64_t> (*available_bytes)(int index, int64_t host_bytes);
+  /// What its memory gives at most, in GB/s, measured now (about a second, 1 GiB); `pool` reads where the device is the host.
+  Result<double> (*measure_read_gbps)(int index, Pool& pool);
 };
 
 /// Never null: every kind has its line.
@@ -26,6 +28,8 @@ const Device* find_device(DeviceId device) noexcept;
 Result<DeviceId> parse_device(std::string_view name);
 
 LoadModel load_on_host;  // model.cpp
-LoadModel load_on_cuda;  // cuda/model.cpp or cuda/absent.cpp
+LoadModel load_on_cuda;  // cuda/load.cpp or cuda/absent.cpp
+Result<double> measure_cuda_read_gbps(int index,
+                                      Pool& pool);  // cuda/read_speed.cpp or cuda/absent.cpp
 
 }  // namespace switchyard::model

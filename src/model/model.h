@@ -51,6 +51,12 @@ class Model {
   /// Name of the kernel that runs the experts; of the first dense layer when there are none.
   virtual std::string_view expert_kernel() const noexcept = 0;
 
+  /// Whether forward() obeys StepInput::sample; it may still give logits, when a step asks for more than it has room for.
+  virtual bool can_pick() const noexcept { return false; }
+  /// The logits of the last forward, which gave picks; penalties and masks are applied.
+  virtual Result<TensorView> read_logits() {
+    return fail(Code::internal, "this model gives its logits with each step");
+  }
   /// One step. The logits are in host memory. Errors: Code::device; non-finite logits are the engine's to see.
   virtual Result<StepOutput> forward(const StepInput& input,
                                      RoutingObserver* observer = nullptr) = 0;

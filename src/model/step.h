@@ -2,11 +2,29 @@
 // What one forward pass takes and gives.
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include "kernels/ops/route.h"
 #include "tensor/view.h"
 
 namespace switchyard::model {
+
+/// A token of a sequence; each stands once in a list.
+struct SeenToken {
+  int32_t token = 0;
+  uint32_t in_output = 0;  ///< how often it was produced
+};
+
+/// How the next token of a logit row is chosen, for a model that chooses on its device; the stages are those of
+/// engine/sampler.h.
+struct SampleSpec {
+  float temperature = 0, top_p = 1, min_p = 0;
+  int top_k = 0;  ///< 0: all
+  float repetition = 1, presence = 0, frequency = 0;
+  uint64_t seed = 0, position = 0;    ///< position: tokens of the sequence so far
+  std::span<const SeenToken> seen;    ///< of the sequence, where a penalty asks for them
+  std::span<const int32_t> masked{};  ///< tokens that must not be chosen
+};
 
 struct StepInput {
   TensorView token;          ///< [T] i32
@@ -16,10 +34,17 @@ struct StepInput {
   TensorView block_table;    ///< [B, max_blocks] i32
   TensorView logit_row;      ///< [N] i32: rows whose logits are wanted
   bool decode_only = false;  ///< every sequence adds one token
+  std::span<const SampleSpec>
+      sample{};  ///< [N]; empty: logits are wanted. Only where Model::can_pick()
 };
 
+/// What a pick is when it is no token.
+inline constexpr int32_t kPickNonFinite = -1;  ///< the logits held NaN or infinity
+inline constexpr int32_t kPickUndecided = -2;  ///< the host must choose: Model::read_logits()
+
 struct StepOutput {
-  TensorView logits;  ///< [N, V] f32, valid until the next forward
+  TensorView logits;  ///< [N, V] f32, valid until the next forward; no data when there are picks
+  TensorView pick{};  ///< [N] i32, where the model has chosen; else no data
 };
 
 /// Sees every layer's routing as it happens (for statistics). Called on the driving thread, between

@@ -159,6 +159,39 @@ TEST(BenchLatency, MarkdownAndJson) {
   EXPECT_EQ(count, 3);
 }
 
+TEST(BenchLatency, BatchesSayWhatAStepTakesAndReads) {
+  std::istringstream lines(run_program({"bench", "latency", kModel, "-q", "-p", "0", "-n", "6",
+                                        "-b", "1,3", "-c", "5", "-r", "1", "-o", "jsonl"})
+                               .out);
+  std::vector<Json> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(parse(line));
+  ASSERT_EQ(rows.size(), 2u);
+  const auto number = [&](size_t row, const char* key) { return rows[row].find(key)->as_double(); };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double batch = i == 0 ? 1 : 3;
+    EXPECT_EQ(number(i, "batch"), batch);
+    EXPECT_EQ(number(i, "context"), 5);
+    EXPECT_NEAR(number(i, "median_tokens_per_s") * number(i, "step_ms"), batch * 1e3, 1e-3 * batch);
+    EXPECT_GE(number(i, "mean_context"), 5 + 3);
+    EXPECT_EQ(rows[i].find("floor_ms"), nullptr) << "only with --floor";
+  }
+  EXPECT_EQ(number(0, "experts_touched"), 4);  // one token's picks
+  EXPECT_GT(number(1, "experts_touched"), 4);
+  EXPECT_GT(number(1, "step_bytes"), number(0, "step_bytes"));
+}
+
+TEST(BenchLatency, FloorIsMeasuredWhenAskedFor) {
+  const Outcome outcome = run_program(
+      {"bench", "latency", kModel, "-q", "-p", "0", "-n", "4", "-r", "1", "--floor", "-o", "json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const Json json = parse(outcome.out);
+  const Json& row = json.as_array()[0];
+  const double share = row.find("floor_share")->as_double();
+  EXPECT_GT(row.find("read_gbps")->as_double(), 0.1);
+  EXPECT_GT(share, 0);
+  EXPECT_NEAR(row.find("floor_ms")->as_double() / row.find("step_ms")->as_double(), share, 1e-3);
+}
+
 TEST(BenchLatency, LongerThanTheModelIsUsage) {
   const Outcome outcome = run_program({"bench", "latency", kModel, "-q", "-p", "5000", "-n", "0"});
   EXPECT_EQ(outcome.code, 2);

@@ -292,6 +292,10 @@ TEST(CudaDense, EveryWayAgreesWithTheSum) {
       if (!cuda::dense_skinny_accepts(a)) return false;
       return cuda::dense_skinny(a, queue()), true;
     });
+    each([](const cuda::Dense& a) {
+      if (!cuda::dense_few_accepts(a)) return false;
+      return cuda::dense_few(a, queue()), true;
+    });
     each([&](const cuda::Dense& a) { return library != nullptr && library->run(a, queue()); });
     each([&](const cuda::Dense& a) { return chosen.run(a, queue()), true; });
     each([&](const cuda::Dense& a) { return fixed.run(a, queue()), true; });
@@ -320,6 +324,138 @@ TEST(CudaDense, SkinnyBitsDoNotDependOnTheOthers) {
     const auto some = run(tokens, 3);
     EXPECT_TRUE(cases::same_bits(some, std::span(all).subspan(3 * n, tokens * n)));
   }
+}
+
+struct FewCase {
+  int64_t n, k;
+};
+// Few and many blocks, of 8 and of 16 warps, with and without a ragged last one.
+constexpr FewCase kFewCases[] = {{17, 32}, {100, 512}, {2048, 4096}, {5120, 2048}, {6001, 2080}};
+
+TEST(CudaDense, FewHaveTheBitsOfSkinny) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  for (const FewCase& c : kFewCases) {
+    const OnDevice x = on_device(cases::random_values(8 * c.k, 1, 1), DType::bf16);
+    const OnDevice w = on_device(cases::random_values(c.n * c.k, 2, 1), DType::bf16);
+    const OnDevice bias(cases::random_values(c.n, 3, 1));
+    const auto before = cases::random_values(8 * c.n, 4, 1);
+    for (const int64_t tokens : {1, 2, 3, 7, 8}) {
+      for (const bool add : {false, true}) {
+        SCOPED_TRACE(fmt::format("{} x {} x {}, add {}", tokens, c.n, c.k, add));
+        const auto run = [&](auto&& product) {
+          const OnDevice y(before);
+          product(cuda::Dense{.x = x.data(),
+                              .weight = w.data(),
+                              .bias = add ? bias.as<float>() : nullptr,
+                              .tokens = tokens,
+                              .n = c.n,
+                              .k = c.k,
+                              .alpha = 0.5f,
+                              .accumulate = add,
+                              .y = y.as<float>()});
+          return y.read<float>(8 * c.n);
+        };
+        const auto few = run([](const cuda::Dense& a) {
+          ASSERT_TRUE(cuda::dense_few_accepts(a));
+          cuda::dense_few(a, queue());
+        });
+        const auto skinny = run([](const cuda::Dense& a) { cuda::dense_skinny(a, queue()); });
+        EXPECT_TRUE(cases::same_bits(few, skinny));
+      }
+    }
+  }
+}
+
+// Beside the norm and the product one after the other; and the same every time.
+TEST(CudaDense, FewBehindANorm) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  for (const FewCase& c : {FewCase{40, 64}, {100, 544}, {2048, 4096}, {5120, 2048}, {6001, 4128}}) {
+    const int64_t rows = 11;
+    const OnDevice dx(cases::random_values(rows * c.k, 1, 3)), dg(cases::random_values(c.k, 2, 2));
+    const OnDevice dw = on_device(cases::random_values(c.n * c.k, 3, 1), DType::bf16);
+    const OnDevice d_row(std::vector<int32_t>{7, 0, 10, 3, 3, 9, 1, 5});
+    for (const int64_t tokens : {1, 2, 5, 8}) {
+      SCOPED_TRACE(fmt::format("{} x {} x {}", tokens, c.n, c.k));
+      std::vector<float> first;
+      for (int repeat = 0; repeat < 5; ++repeat) {
+        const OnDevice y(nullptr, tokens * c.n * 4);
+        const cuda::Dense args{.weight = dw.data(),
+                               .tokens = tokens,
+                               .n = c.n,
+                               .k = c.k,
+                               .y = y.as<float>(),
+                               .norm = {.x = dx.as<float>(),
+                                        .row = d_row.as<int32_t>(),
+                                        .weight = dg.as<float>(),
+                                        .tokens = tokens,
+                                        .width = c.k,
+                                        .eps = 1e-5f},
+                               .next = dw.data(),
+                               .next_bytes = c.n * c.k * 2};
+        ASSERT_TRUE(cuda::dense_few_accepts(args));
+        cuda::dense_few(args, queue());
+        const auto found = y.read<float>(tokens * c.n);
+        if (repeat > 0) {
+          EXPECT_TRUE(cases::same_bits(found, first));
+          continue;
+        }
+        first = found;
+        const OnDevice normed(nullptr, tokens * c.k * 2), apart(nullptr, tokens * c.n * 4);
+        cuda::NormRows norm = args.norm;
+        norm.y_bf16 = normed.data();
+        cuda::norm_rows(norm, queue());
+        cuda::dense_skinny({.x = normed.data(),
+                            .weight = dw.data(),
+                            .tokens = tokens,
+                            .n = c.n,
+                            .k = c.k,
+                            .y = apart.as<float>()},
+                           queue());
+        expect_near(found, apart.read<float>(tokens * c.n), 5e-4);  // a bf16 row may round apart
+      }
+    }
+  }
+}
+
+// A norm reads what the product before it adds, many times over without a pause: a launch that began too early would show.
+TEST(CudaDense, ChainedLaunchesKeepTheirOrder) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  const int64_t width = 2048, tokens = 2;
+  const OnDevice w = on_device(cases::random_values(width * width, 1, 0.02f), DType::bf16);
+  const OnDevice g(std::vector<float>(static_cast<size_t>(width), 1.0f));
+  const auto start = cases::random_values(tokens * width, 2, 1);
+  const auto run = [&](bool waits) {
+    const OnDevice x(start), rows(nullptr, tokens * width * 2), y(nullptr, tokens * width * 4);
+    for (int i = 0; i < 60; ++i) {
+      const cuda::NormRows norm{.x = x.as<float>(),
+                                .weight = g.as<float>(),
+                                .tokens = tokens,
+                                .width = width,
+                                .y_bf16 = rows.data()};
+      cuda::Dense product{.x = rows.data(),
+                          .weight = w.data(),
+                          .tokens = tokens,
+                          .n = width,
+                          .k = width,
+                          .accumulate = true,
+                          .y = x.as<float>()};
+      cuda::norm_rows(norm, queue());
+      if (waits) cases::synchronize();
+      cuda::dense_few(product, queue());
+      if (waits) cases::synchronize();
+      product.norm = norm;
+      product.accumulate = false;
+      product.y = y.as<float>();
+      cuda::dense_few(product, queue());
+      if (waits) cases::synchronize();
+    }
+    auto all = x.read<float>(tokens * width);
+    const auto last = y.read<float>(tokens * width);
+    all.insert(all.end(), last.begin(), last.end());
+    return all;
+  };
+  const auto slow = run(true);
+  for (int repeat = 0; repeat < 5; ++repeat) EXPECT_TRUE(cases::same_bits(run(false), slow));
 }
 
 TEST(CudaRandom, IsTheSameEachTimeAndWithinItsBounds) {

@@ -5,6 +5,7 @@
 //   one block a token, 8 columns a thread at a time; rows [R, D] bf16, y [T, D] f32
 //   cost  K rows of 2 D bytes read, 8 D bytes of y, 2 D written with the norm
 // Source: Zhang and Sennrich 2019, arXiv 1910.07467 (RMS norm).
+#include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/primitives.cuh"
 
@@ -94,6 +95,8 @@ __device__ void store_normed(const MoeFfn::Args& args, const Floats8& y, float i
 template <bool kSum>
 __global__ void __launch_bounds__(kMaxThreads)
     combine_tokens(MoeFfn::Args args, const bf16* rows, int64_t width, int top_k) {
+  let_next_begin();
+  wait_for_previous();
   const int64_t t = blockIdx.x;
   Floats8 y[kMaxStrips] = {};
   float squares = 0;
@@ -130,17 +133,17 @@ unsigned threads_of(int64_t width) noexcept {
 void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args, const void* rows,
                     void* stream) noexcept {
   if (args.tokens == 0) return;
-  combine_tokens<true><<<static_cast<unsigned>(args.tokens), threads_of(problem.width), 0,
-                         static_cast<cudaStream_t>(stream)>>>(args, static_cast<const bf16*>(rows),
-                                                              problem.width, problem.rule.top_k);
+  launch_chained(combine_tokens<true>, dim3(static_cast<unsigned>(args.tokens)),
+                 threads_of(problem.width), 0, static_cast<cudaStream_t>(stream), args,
+                 static_cast<const bf16*>(rows), problem.width, problem.rule.top_k);
 }
 
 void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
                       void* stream) noexcept {
   if (args.tokens == 0 || args.next_x == nullptr) return;
-  combine_tokens<false>
-      <<<static_cast<unsigned>(args.tokens), threads_of(problem.width), 0,
-         static_cast<cudaStream_t>(stream)>>>(args, nullptr, problem.width, problem.rule.top_k);
+  launch_chained(combine_tokens<false>, dim3(static_cast<unsigned>(args.tokens)),
+                 threads_of(problem.width), 0, static_cast<cudaStream_t>(stream), args,
+                 static_cast<const bf16*>(nullptr), problem.width, problem.rule.top_k);
 }
 
 }  // namespace switchyard::cuda

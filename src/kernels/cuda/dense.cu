@@ -2,10 +2,11 @@
 // Dense products without a library.
 //
 // plain: one warp for one output column and up to 8 tokens, any shape, f32 or bf16.
-// skinny: T <= 32, bf16, k % 32 == 0. One block owns 16 weight rows and its 8 or 16 warps share out k; a lane copies 16 contiguous
+// skinny: T <= 32, bf16, k % 32 == 0 (dense_few.cu is the quicker one up to 8). One block owns 16 weight rows and its 8 or 16 warps share out k; a lane copies 16 contiguous
 //   bytes of a weight row into a ring of its own and reads them as mma operands. The order of k inside a step is permuted the same way for both
 //   operands, so nothing is rearranged. Weights are the 16-row operand, tokens the 8-column one. Bound by the
 //   weights' bytes: n k 2 / bandwidth. The split of k is fixed, so a token's bits depend on nothing but its row.
+#include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/step.h"
 #include "kernels/cuda/step_math.cuh"
 
@@ -28,6 +29,8 @@ __device__ void store(const Dense& a, int64_t t, int64_t n, float sum) {
 
 template <class T>
 __global__ void __launch_bounds__(kPlainWarps* kWarp) plain_kernel(Dense a) {
+  let_next_begin();
+  wait_for_previous();
   const int lane = threadIdx.x % kWarp;
   const int64_t n = int64_t{blockIdx.x} * kPlainWarps + threadIdx.x / kWarp;
   const int64_t first = int64_t{blockIdx.y} * kPlainTokens;
@@ -101,6 +104,8 @@ struct Ring {
 template <int kTiles, int kSkinnyWarps>
 __global__ void __launch_bounds__(kSkinnyWarps* kWarp) skinny_kernel(Dense a) {
   extern __shared__ __align__(16) unsigned char raw[];
+  let_next_begin();
+  wait_for_previous();
   constexpr int kDepth = ring_depth(kTiles), kStep = kSkinnyWarps * 32;
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int group = lane / 4, quad = lane % 4;
@@ -163,7 +168,7 @@ void dense_plain(const Dense& args, StreamHandle stream) noexcept {
   const dim3 grid(static_cast<unsigned>((args.n + kPlainWarps - 1) / kPlainWarps),
                   static_cast<unsigned>((args.tokens + kPlainTokens - 1) / kPlainTokens));
   const auto kernel = args.dtype == DType::f32 ? plain_kernel<float> : plain_kernel<bf16>;
-  kernel<<<grid, kPlainWarps * kWarp, 0, stream>>>(args);
+  launch_chained(kernel, grid, kPlainWarps * kWarp, 0, stream, args);
 }
 
 bool dense_skinny_accepts(const Dense& args) noexcept {
@@ -181,7 +186,8 @@ void launch_skinny_with(const Dense& args, unsigned blocks, StreamHandle stream)
                                 cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes) == cudaSuccess;
   }();
   if (!raised) return;  // the error is the device's, and is told at the step's synchronisation
-  skinny_kernel<kTiles, kSkinnyWarps><<<blocks, kSkinnyWarps * kWarp, kBytes, stream>>>(args);
+  launch_chained(skinny_kernel<kTiles, kSkinnyWarps>, dim3(blocks), kSkinnyWarps * kWarp, kBytes,
+                 stream, args);
 }
 
 template <int kTiles>

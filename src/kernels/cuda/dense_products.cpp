@@ -38,6 +38,7 @@ void DenseProducts::run(const Dense& args, StreamHandle stream) noexcept {
   if (args.tokens == 0) return;
   // Beyond a tile of tokens the library is as fast, as long as it may be used.
   constexpr int64_t kTile = 8;
+  if (dense_few_accepts(args)) return dense_few(args, stream);
   if (dense_skinny_accepts(args) && (args.tokens <= kTile || library_ == nullptr)) {
     return dense_skinny(args, stream);
   }

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random weights in place. Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3" (Philox 4x32-10).
+// Random weights in place, by Philox (philox.cuh).
+#include "kernels/cuda/philox.cuh"
 #include "kernels/cuda/step.h"
 #include "kernels/cuda/step_math.cuh"
 
 namespace switchyard::cuda {
 namespace {
-
-__device__ uint4 philox(uint4 counter, uint2 key) {
-#pragma unroll
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t a = uint64_t{0xD2511F53u} * counter.x, b = uint64_t{0xCD9E8D57u} * counter.z;
-    counter =
-        make_uint4(static_cast<uint32_t>(b >> 32) ^ counter.y ^ key.x, static_cast<uint32_t>(b),
-                   static_cast<uint32_t>(a >> 32) ^ counter.w ^ key.y, static_cast<uint32_t>(a));
-    key.x += 0x9E3779B9u;
-    key.y += 0xBB67AE85u;
-  }
-  return counter;
-}
 
 template <class T>
 __global__ void fill_kernel(T* to, int64_t count, float bound, uint2 key) {

@@ -93,6 +93,10 @@ struct Dense {
   float alpha = 1;
   bool accumulate = false;
   float* y = nullptr;  ///< [T, n]
+  // Only for dense_few:
+  NormRows norm{};             ///< with norm.x, x is rms_norm of it, in bf16
+  const void* next = nullptr;  ///< what a later launch reads and nobody writes: asked for early
+  int64_t next_bytes = 0;
 };
 /// Any shape, by plain CUDA cores: one warp for one output.
 void dense_plain(const Dense& args, StreamHandle stream) noexcept;
@@ -100,6 +104,9 @@ void dense_plain(const Dense& args, StreamHandle stream) noexcept;
 /// on the others.
 bool dense_skinny_accepts(const Dense& args) noexcept;
 void dense_skinny(const Dense& args, StreamHandle stream) noexcept;
+/// bf16 for at most 8 tokens, chained (chain.cuh), with a norm in front where wanted. Without one its bits are dense_skinny's.
+bool dense_few_accepts(const Dense& args) noexcept;
+void dense_few(const Dense& args, StreamHandle stream) noexcept;
 
 /// Causal attention over the paged cache; see ops/attention.h. K and V are [blocks, G, P, Z].
 struct Attend {

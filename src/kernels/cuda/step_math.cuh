@@ -25,6 +25,10 @@ __device__ __forceinline__ bf16 from_f32<bf16>(float v) {
   return __float2bfloat16_rn(v);
 }
 
+__device__ __forceinline__ float squares_of(const float4& v) {
+  return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
+}
+
 // The same sum in every lane, in a fixed order.
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
@@ -64,6 +68,10 @@ __device__ __forceinline__ uint4 load_stream(const void* at) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
                : "l"(at));
   return v;
+}
+
+inline unsigned grid_of(int64_t count, int64_t each) {
+  return static_cast<unsigned>((count + each - 1) / each);
 }
 
 // Multiprocessors of the current device; asked once.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows between the products: embedding, RMS norm (alone, and with the gate's logits), heads (norm, clip, rope, store), SwiGLU.
-// Bound by memory at many tokens and by latency at few.
-// Source: Zhang and Sennrich 2019, arXiv 1910.07467; Su et al. 2021, arXiv 2104.09864; Shazeer 2020, arXiv 2002.05202.
+// Rows between the products: embedding, RMS norm (alone, and with the gate's logits), SwiGLU. Bound by memory at many tokens and
+// by latency at few. Source: Zhang and Sennrich 2019, arXiv 1910.07467; Shazeer 2020, arXiv 2002.05202.
+#include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/step.h"
 #include "kernels/cuda/step_math.cuh"
 
@@ -9,12 +9,13 @@ namespace switchyard::cuda {
 namespace {
 
 constexpr int kRowThreads = 512;
+constexpr int kRowQuads = 4;        // float4 of a row that a thread keeps
 constexpr int kRouteThreads = 128;  // 4 warps, an expert each
 constexpr int kRouteExperts = kRouteThreads / kWarp;
-constexpr int kHeadWarps = 4;
 
 template <class T>
 __global__ void embed_kernel(Embed a) {
+  let_next_begin();
   const int64_t t = blockIdx.x;
   const T* from = static_cast<const T*>(a.table) + int64_t{a.token[t]} * a.width;
   for (int64_t i = threadIdx.x; i < a.width; i += blockDim.x) {
@@ -22,36 +23,74 @@ __global__ void embed_kernel(Embed a) {
   }
 }
 
-// rsqrt of the mean square of a row, by the whole block.
-__device__ float rms_scale(const float* row, int64_t width, float eps, float* scratch) {
-  float sum = 0;
-#pragma unroll 8
-  for (int64_t i = threadIdx.x; i < width; i += blockDim.x) sum += row[i] * row[i];
-  return rsqrtf(block_sum(sum, scratch) / static_cast<float>(width) + eps);
+__device__ __forceinline__ void store_normed(const NormRows& a, int64_t at, float y) {
+  if (a.y_f32 != nullptr) a.y_f32[at] = y;
+  if (a.y_bf16 != nullptr) static_cast<bf16*>(a.y_bf16)[at] = from_f32<bf16>(y);
+}
+__device__ __forceinline__ void store_normed(const NormRows& a, int64_t at, const float4& y) {
+  if (a.y_f32 != nullptr) *reinterpret_cast<float4*>(a.y_f32 + at) = y;
+  if (a.y_bf16 == nullptr) return;
+  *reinterpret_cast<uint2*>(static_cast<bf16*>(a.y_bf16) + at) =
+      make_uint2(pack_bf16(y.x, y.y), pack_bf16(y.z, y.w));
 }
 
-__device__ void write_norm(const NormRows& a, int64_t t, const float* row, float scale) {
+__device__ __forceinline__ const float* norm_row(const NormRows& a, int64_t t) {
+  return a.x + (a.row != nullptr ? int64_t{a.row[t]} : t) * a.width;
+}
+
+// Any width: the row is read twice.
+__global__ void norm_kernel(NormRows a) {
+  __shared__ float scratch[kWarp];
+  let_next_begin();
+  wait_for_previous();
+  const int64_t t = blockIdx.x;
+  const float* row = norm_row(a, t);
+  float sum = 0;
+#pragma unroll 8
+  for (int64_t i = threadIdx.x; i < a.width; i += blockDim.x) sum += row[i] * row[i];
+  const float scale = rsqrtf(block_sum(sum, scratch) / static_cast<float>(a.width) + a.eps);
 #pragma unroll 4
   for (int64_t i = threadIdx.x; i < a.width; i += blockDim.x) {
-    const float y = row[i] * scale * a.weight[i];
-    if (a.y_f32 != nullptr) a.y_f32[t * a.width + i] = y;
-    if (a.y_bf16 != nullptr) static_cast<bf16*>(a.y_bf16)[t * a.width + i] = from_f32<bf16>(y);
+    store_normed(a, t * a.width + i, row[i] * scale * a.weight[i]);
   }
 }
 
-__global__ void norm_kernel(NormRows a) {
+// Widths that fit in the block's registers, in multiples of 4: each value is read once.
+__global__ void __launch_bounds__(kRowThreads) norm_quads_kernel(NormRows a) {
   __shared__ float scratch[kWarp];
+  let_next_begin();
+  wait_for_previous();
   const int64_t t = blockIdx.x;
-  const float* row = a.x + (a.row != nullptr ? int64_t{a.row[t]} : t) * a.width;
-  write_norm(a, t, row, rms_scale(row, a.width, a.eps, scratch));
+  const int quads = static_cast<int>(a.width / 4);
+  const auto* row = reinterpret_cast<const float4*>(norm_row(a, t));
+  const auto* weight = reinterpret_cast<const float4*>(a.weight);
+  float4 x[kRowQuads];
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kRowQuads; ++i) {
+    const int at = static_cast<int>(threadIdx.x) + i * kRowThreads;
+    x[i] = at < quads ? row[at] : make_float4(0, 0, 0, 0);
+    sum += squares_of(x[i]);
+  }
+  const float scale = rsqrtf(block_sum(sum, scratch) / static_cast<float>(a.width) + a.eps);
+#pragma unroll
+  for (int i = 0; i < kRowQuads; ++i) {
+    const int at = static_cast<int>(threadIdx.x) + i * kRowThreads;
+    if (at >= quads) break;
+    const float4 w = weight[at];
+    store_normed(a, t * a.width + at * 4,
+                 make_float4(x[i].x * scale * w.x, x[i].y * scale * w.y, x[i].z * scale * w.z,
+                             x[i].w * scale * w.w));
+  }
 }
 
-// One round trip: the row, the norm's weights and a warp's gate row are asked for together; the scale comes last. A block
-// has an expert for each warp; x times the weights waits in shared memory.
+// One round trip: the norm's weights and a warp's gate row are asked for before the launch before has ended; then comes the row,
+// and the scale last. A block has an expert for each warp; x times the weights waits in shared memory.
 __global__ void __launch_bounds__(kRouteThreads) norm_route_kernel(NormRoute a) {
   extern __shared__ __align__(16) float weighted[];
   __shared__ float scratch[kWarp];
-  constexpr int kAhead = 8;  // float4 of the gate's row that a lane holds early
+  constexpr int kAhead = 16;  // float4 of the gate's row that a lane holds early
+  constexpr int kWeights = 4;
   const int64_t t = blockIdx.y;
   const int quads = static_cast<int>(a.norm.width / 4), lane = threadIdx.x % kWarp;
   const int e = blockIdx.x * kRouteExperts + threadIdx.x / kWarp;
@@ -60,23 +99,43 @@ __global__ void __launch_bounds__(kRouteThreads) norm_route_kernel(NormRoute a) 
   const auto* gate =
       reinterpret_cast<const float4*>(a.gate + int64_t{e < a.num_experts ? e : 0} * a.norm.width);
   auto* to = reinterpret_cast<float4*>(weighted);
-  float4 early[kAhead];
+  float4 early[kAhead], w[kWeights];
+#pragma unroll
+  for (int i = 0; i < kWeights; ++i) {
+    const int at = static_cast<int>(threadIdx.x) + i * kRouteThreads;
+    w[i] = at < quads ? weight[at] : make_float4(0, 0, 0, 0);
+  }
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
     early[i] = i * kWarp + lane < quads ? gate[i * kWarp + lane] : make_float4(0, 0, 0, 0);
   }
+  let_next_begin();
+  wait_for_previous();
   float squares = 0;
+  const auto weigh = [&](const float4& v, const float4& g, int at) {
+    squares += squares_of(v);
+    to[at] = make_float4(v.x * g.x, v.y * g.y, v.z * g.z, v.w * g.w);
+  };
+  float4 v[kWeights];
+#pragma unroll
+  for (int i = 0; i < kWeights; ++i) {
+    const int at = static_cast<int>(threadIdx.x) + i * kRouteThreads;
+    if (at < quads) v[i] = x[at];
+  }
+#pragma unroll
+  for (int i = 0; i < kWeights; ++i) {
+    const int at = static_cast<int>(threadIdx.x) + i * kRouteThreads;
+    if (at < quads) weigh(v[i], w[i], at);
+  }
 #pragma unroll 4
-  for (int i = threadIdx.x; i < quads; i += kRouteThreads) {
-    const float4 v = x[i], w = weight[i];
-    squares += v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
-    to[i] = make_float4(v.x * w.x, v.y * w.y, v.z * w.z, v.w * w.w);
+  for (int at = threadIdx.x + kWeights * kRouteThreads; at < quads; at += kRouteThreads) {
+    weigh(x[at], weight[at], at);
   }
   const float scale =
       rsqrtf(block_sum(squares, scratch) / static_cast<float>(a.norm.width) + a.norm.eps);
   const auto dot = [&](const float4& g, int i) {
-    const float4 v = to[i];
-    return g.x * v.x + g.y * v.y + g.z * v.z + g.w * v.w;
+    const float4 y = to[i];
+    return g.x * y.x + g.y * y.y + g.z * y.z + g.w * y.w;
   };
   float sum = 0;
 #pragma unroll
@@ -88,82 +147,25 @@ __global__ void __launch_bounds__(kRouteThreads) norm_route_kernel(NormRoute a) 
   sum = warp_sum(sum) * scale;
   if (lane == 0 && e < a.num_experts) a.logits[t * a.num_experts + e] = sum;
   if (blockIdx.x != 0) return;
-  for (int64_t i = threadIdx.x; i < a.norm.width; i += kRouteThreads) {
-    const float y = weighted[i] * scale;
-    if (a.norm.y_f32 != nullptr) a.norm.y_f32[t * a.norm.width + i] = y;
-    if (a.norm.y_bf16 != nullptr) {
-      static_cast<bf16*>(a.norm.y_bf16)[t * a.norm.width + i] = from_f32<bf16>(y);
-    }
+  for (int i = threadIdx.x; i < quads; i += kRouteThreads) {
+    const float4 y = to[i];
+    store_normed(a.norm, t * a.norm.width + i * 4,
+                 make_float4(y.x * scale, y.y * scale, y.z * scale, y.w * scale));
   }
-}
-
-// Mean square of `width` values, by one warp.
-__device__ float warp_rms_scale(const float* x, int64_t width, float eps) {
-  float sum = 0;
-#pragma unroll 8
-  for (int64_t i = threadIdx.x % kWarp; i < width; i += kWarp) sum += x[i] * x[i];
-  return rsqrtf(warp_sum(sum) / static_cast<float>(width) + eps);
-}
-
-// One warp for one head of one token: q heads, then k heads, then v heads.
-template <class T>
-__global__ void __launch_bounds__(kHeadWarps* kWarp) prepare_kernel(PrepareHeads a) {
-  const int64_t t = blockIdx.y;
-  const int lane = threadIdx.x % kWarp, head = blockIdx.x * kHeadWarps + threadIdx.x / kWarp;
-  const int total = a.heads + 2 * a.kv_heads, width = a.head_dim;
-  if (head >= total) return;
-  const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
-  const float* row = a.qkv + t * total * width;
-  const float* x = row + int64_t{head} * width;
-  const float* weight = nullptr;
-  float scale = 1;
-  if (!is_v && a.norm == QkNormKind::per_head) {
-    scale = warp_rms_scale(x, width, a.eps);
-    weight = is_q ? a.q_norm : a.k_norm;
-  } else if (!is_v && a.norm == QkNormKind::full_width) {
-    const int64_t first = is_q ? 0 : int64_t{a.heads} * width;
-    scale = warp_rms_scale(row + first, int64_t{is_q ? a.heads : a.kv_heads} * width, a.eps);
-    weight = is_q ? a.q_norm + int64_t{head} * width : a.k_norm + int64_t{head - a.heads} * width;
-  }
-  T* to = nullptr;
-  if (is_q) {
-    to = static_cast<T*>(a.q) + (t * a.heads + head) * width;
-  } else {
-    const int64_t block = a.slot[t] / a.block_tokens, offset = a.slot[t] % a.block_tokens;
-    const int g = is_v ? head - a.heads - a.kv_heads : head - a.heads;
-    to = static_cast<T*>(is_v ? a.v_cache : a.k_cache) +
-         ((block * a.kv_heads + g) * a.block_tokens + offset) * width;
-  }
-  const auto value = [&](int i) {
-    float v = x[i] * scale;
-    if (weight != nullptr) v *= weight[i];
-    return a.clip > 0 ? fminf(fmaxf(v, -a.clip), a.clip) : v;
-  };
-  const int half = is_v ? 0 : a.rotary_dim / 2;
-  const int64_t angle = half > 0 ? int64_t{a.rope_row[t]} * half : 0;
-  for (int i = lane; i < half; i += kWarp) {
-    const float low = value(i), high = value(i + half);
-    const float c = a.cos[angle + i], s = a.sin[angle + i];
-    to[i] = from_f32<T>(low * c - high * s);
-    to[i + half] = from_f32<T>(high * c + low * s);
-  }
-  for (int i = 2 * half + lane; i < width; i += kWarp) to[i] = from_f32<T>(value(i));
 }
 
 __device__ float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
 
 template <class T>
 __global__ void swiglu_kernel(Swiglu a) {
+  let_next_begin();
+  wait_for_previous();
   const int64_t t = blockIdx.y, i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= a.ffn_width) return;
   const float gate = a.gate_up[t * 2 * a.ffn_width + i];
   const float up = a.gate_up[(t * 2 + 1) * a.ffn_width + i];
   const float weight = a.weight != nullptr ? sigmoid(a.weight[t]) : 1.0f;
   static_cast<T*>(a.h)[t * a.ffn_width + i] = from_f32<T>(gate * sigmoid(gate) * up * weight);
-}
-
-unsigned grid_of(int64_t count, int64_t each) {
-  return static_cast<unsigned>((count + each - 1) / each);
 }
 
 }  // namespace
@@ -176,7 +178,9 @@ void embed(const Embed& args, StreamHandle stream) noexcept {
 
 void norm_rows(const NormRows& args, StreamHandle stream) noexcept {
   if (args.tokens == 0) return;
-  norm_kernel<<<grid_of(args.tokens, 1), kRowThreads, 0, stream>>>(args);
+  const bool quads = args.width % 4 == 0 && args.width <= 4 * kRowQuads * kRowThreads;
+  launch_chained(quads ? norm_quads_kernel : norm_kernel, dim3(grid_of(args.tokens, 1)),
+                 kRowThreads, 0, stream, args);
 }
 
 bool norm_route_accepts(const NormRoute& args) noexcept {
@@ -188,22 +192,15 @@ bool norm_route_accepts(const NormRoute& args) noexcept {
 void norm_route(const NormRoute& args, StreamHandle stream) noexcept {
   if (args.norm.tokens == 0) return;
   const dim3 grid(grid_of(args.num_experts, kRouteExperts), grid_of(args.norm.tokens, 1));
-  const auto bytes = static_cast<size_t>(args.norm.width) * sizeof(float);
-  norm_route_kernel<<<grid, kRouteThreads, bytes, stream>>>(args);
-}
-
-void prepare_heads(const PrepareHeads& args, StreamHandle stream) noexcept {
-  if (args.tokens == 0) return;
-  const dim3 grid(grid_of(args.heads + 2 * args.kv_heads, kHeadWarps), grid_of(args.tokens, 1));
-  const auto kernel = args.dtype == DType::f32 ? prepare_kernel<float> : prepare_kernel<bf16>;
-  kernel<<<grid, kHeadWarps * kWarp, 0, stream>>>(args);
+  launch_chained(norm_route_kernel, grid, kRouteThreads,
+                 static_cast<size_t>(args.norm.width) * sizeof(float), stream, args);
 }
 
 void swiglu(const Swiglu& args, StreamHandle stream) noexcept {
   if (args.tokens == 0) return;
   const dim3 grid(grid_of(args.ffn_width, 256), grid_of(args.tokens, 1));
-  const auto kernel = args.dtype == DType::f32 ? swiglu_kernel<float> : swiglu_kernel<bf16>;
-  kernel<<<grid, 256, 0, stream>>>(args);
+  launch_chained(args.dtype == DType::f32 ? swiglu_kernel<float> : swiglu_kernel<bf16>, grid, 256,
+                 0, stream, args);
 }
 
 }  // namespace switchyard::cuda

@@ -47,6 +47,7 @@ int64_t place(const ModelConfig& config, const LoadOptions& options, std::byte* 
   const int64_t tokens = switchyard::cuda::padded_tokens(options.max_step_tokens);
   const int64_t rows = switchyard::cuda::padded_tokens(options.max_sequences);
   const int64_t each = dtype_bytes(options.dtype), width = config.width;
+  b.logit_rows = rows;
   b.picks = int64_t{config.num_moe_blocks()} * tokens * most.top_k;
   Room room(base);
   room.take(b.x, tokens * width);
@@ -60,8 +61,7 @@ int64_t place(const ModelConfig& config, const LoadOptions& options, std::byte* 
   room.take(b.hidden, tokens * most.ffn, each);
   room.take(b.shared_weight, tokens);
   room.take(b.gate, tokens * most.experts);
-  room.take(b.expert, b.picks);
-  room.take(b.weight, b.picks);
+  room.take(b.results, rows + 2 * b.picks);
   room.take(b.head_rows, rows * width, each);
   room.take(b.logits, rows * config.vocab);
   return room.used();
@@ -85,8 +85,8 @@ Result<HostResults> HostResults::create(const ModelConfig& config, const LoadOpt
   HostResults results;
   const int64_t logits = int64_t{options.max_sequences} * config.vocab * 4;
   SWITCHYARD_ASSIGN(results.logits, PinnedMemory::allocate(logits, "logits"));
-  SWITCHYARD_ASSIGN(results.expert, PinnedMemory::allocate(buffers.picks * 4, "picks"));
-  SWITCHYARD_ASSIGN(results.weight, PinnedMemory::allocate(buffers.picks * 4, "picks' weights"));
+  SWITCHYARD_ASSIGN(results.results,
+                    PinnedMemory::allocate((buffers.logit_rows + 2 * buffers.picks) * 4, "picks"));
   return results;
 }
 

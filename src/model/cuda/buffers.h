@@ -23,13 +23,13 @@ struct Buffers {
   std::byte* hidden = nullptr;     ///< [T, F]
   float* shared_weight = nullptr;  ///< [T]
   float* gate = nullptr;           ///< [T, E]
-  int32_t* expert = nullptr;       ///< [MoE layers, T, K]
-  float* weight = nullptr;         ///< [MoE layers, T, K]
+  int32_t* results = nullptr;      ///< what the host reads: see StepResults
   std::byte* head_rows = nullptr;  ///< [N, D]
   float* logits = nullptr;         ///< [N, V]
   CudaMemory attention_workspace;  ///< zeroed once
   ExpertScratch experts;
-  int64_t picks = 0;  ///< most of expert's entries: MoE layers * T * K
+  int64_t logit_rows = 0;  ///< most N, padded
+  int64_t picks = 0;       ///< most entries of StepResults::expert: MoE layers * T * K
 
   int64_t bytes() const noexcept {
     return memory.size() + attention_workspace.size() + experts.workspace.size() +
@@ -39,11 +39,25 @@ struct Buffers {
                                 int64_t attention_bytes);
 };
 
+/// Where results of a step stand, on the device and on the host alike: one behind the other, so that one copy brings them.
+struct StepResults {
+  int32_t* pick = nullptr;    ///< [N] tokens
+  int32_t* expert = nullptr;  ///< [MoE layers, T, K]
+  float* weight = nullptr;    ///< [MoE layers, T, K]
+  int64_t bytes = 0;          ///< of all
+
+  /// `picks` is MoE layers * T * K of the step.
+  StepResults(int32_t* base, int64_t rows, int64_t picks)
+      : pick(base),
+        expert(base + rows),
+        weight(reinterpret_cast<float*>(expert + picks)),
+        bytes((rows + 2 * picks) * 4) {}
+};
+
 /// What the host reads after a step.
 struct HostResults {
-  PinnedMemory logits;  ///< [N, V] f32
-  PinnedMemory expert;  ///< [MoE layers, T, K] i32
-  PinnedMemory weight;  ///< [MoE layers, T, K] f32
+  PinnedMemory logits;   ///< [N, V] f32
+  PinnedMemory results;  ///< StepResults
 
   static Result<HostResults> create(const ModelConfig& config, const LoadOptions& options,
                                     const Buffers& buffers);

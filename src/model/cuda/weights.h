@@ -17,6 +17,8 @@ struct Matrix {
   std::byte* data = nullptr;
   int64_t n = 0, k = 0;
   float* bias = nullptr;  ///< [n], or null
+
+  int64_t bytes(DType dtype) const noexcept { return n * k * dtype_bytes(dtype); }
 };
 
 /// How experts lie: as the checkpoint has them, or as kernels/ops/moe_pack.h.

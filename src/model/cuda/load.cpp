@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a CudaModel is made of: which kernels fit the model and the device, weights, the cache, and room for the largest step.
+#include <algorithm>
+#include <utility>
+
+#include "attention/cache.h"
+#include "base/environment.h"
+#include "base/log.h"
+#include "model/cuda/model.h"
+#include "model/cuda/padding.h"
+#include "model/tensor_map.h"
+
+namespace switchyard::model {
+namespace cuda {
+
+namespace k = switchyard::cuda;
+
+Status CudaModel::create_experts(int compute_capability) {
+  int moe_layers = 0;
+  for (const BlockSpec& block : config_.blocks) {
+    moe_layer_.push_back(moe_layers);
+    Experts experts;
+    if (block.router) {
+      SWITCHYARD_ASSIGN(
+          experts, Experts::create(*block.router, config_.width, block.ffn_width, options_.dtype,
+                                   options_.max_step_tokens, compute_capability));
+      ++moe_layers;
+      most_picks_ = std::max<int64_t>(most_picks_, experts.columns());
+      if (const std::string_view why = experts.host_reason(); !why.empty() && !host_routes_) {
+        log(LogLevel::warning,
+            "router: {}: the host routes, which stops the device once a layer and keeps decode "
+            "steps from being graphs (docs/routers.md)",
+            why);
+        host_routes_ = true;
+      }
+      load_.resize(std::max<size_t>(load_.size(), static_cast<size_t>(block.router->num_experts)));
+    }
+    experts_.push_back(std::move(experts));
+  }
+  return {};
+}
+
+Status CudaModel::fill_weights(const std::string& folder) {
+  std::vector<ExpertLayout> layout;
+  for (const Experts& experts : experts_) layout.push_back(experts.layout());
+  SWITCHYARD_ASSIGN(weights_, allocate_weights(config_, options_.dtype, std::move(layout)));
+  memory_.weights = weights_.memory.size();
+  memory_.experts = weights_.expert_bytes;
+  if (options_.random_weights) return make_weights(config_, weights_, device_);
+  SWITCHYARD_ASSIGN(const checkpoint::Source source, checkpoint::open_checkpoint(folder));
+  const Family* family = find_family_named(config_.family);
+  SWITCHYARD_CHECK(family != nullptr, "no family is called '{}'", config_.family);
+  std::vector<Fault> faults;
+  const TensorMap map = TensorMap::build(*family, config_, source, faults);
+  if (!faults.empty()) return summarize_faults(faults, folder);
+  uint64_t done = 0;
+  const WeightReader reader{source, map, stream_.pool(), [&](uint64_t bytes) {
+                              done += bytes;
+                              if (!options_.on_progress) return;
+                              options_.on_progress("copying weights", static_cast<int64_t>(done),
+                                                   static_cast<int64_t>(source.total_bytes()));
+                            }};
+  return upload_weights(reader, config_, weights_, device_);
+}
+
+k::Attend attend_shape(const attention::GqaSpec& spec, const LoadOptions& options) {
+  return {.heads = spec.heads,
+          .kv_heads = spec.kv_heads,
+          .head_dim = spec.head_dim,
+          .block_tokens = options.block_tokens,
+          .dtype = options.dtype,
+          .window = spec.window,
+          .scale = spec.scale};
+}
+
+Status CudaModel::choose_attention() {
+  fast_attention_ = options_.max_sequences <= k::kMaxDecodeSequences;
+  for (const BlockSpec& block : config_.blocks) {
+    const attention::GqaSpec& a = block.attention;
+    const int64_t rows = (options_.num_kv_blocks + 1) * options_.block_tokens * a.kv_heads;
+    fast_attention_ &= rows < (int64_t{1} << 31);
+    fast_attention_ &= k::attend_fast_accepts(attend_shape(a, options_));
+    if (a.head_dim > k::kMaxPlainHeadDim) {
+      return fail(Code::unsupported,
+                  "attention heads of {} values cannot run on a CUDA device (at most {}): use "
+                  "--device cpu",
+                  a.head_dim, k::kMaxPlainHeadDim);
+    }
+  }
+  log(LogLevel::info, "attention: using attention.cuda.{}", fast_attention_ ? "mma" : "plain");
+  return {};
+}
+
+// One block more than the scheduler knows: padding writes there. Never read, but zeroed, so that nothing ever reads garbage.
+Status CudaModel::create_cache() {
+  const attention::GqaSpec& a = config_.blocks[0].attention;
+  const attention::CacheSpec spec{static_cast<int>(config_.blocks.size()),
+                                  a.kv_heads,
+                                  a.head_dim,
+                                  options_.block_tokens,
+                                  options_.dtype,
+                                  options_.num_kv_blocks + 1};
+  const int64_t bytes = spec.block_bytes() * spec.num_blocks;
+  cache_layer_bytes_ = bytes / (2 * spec.layers);
+  SWITCHYARD_ASSIGN(cache_, CudaMemory::allocate(bytes, "the key/value cache"));
+  device_.fill(cache_.data(), 0, bytes);
+  memory_.kv_cache = bytes;
+  return {};
+}
+
+Status CudaModel::create_buffers() {
+  int64_t attention_bytes = 256;
+  for (const BlockSpec& block : config_.blocks) {
+    if (!fast_attention_) break;
+    attention_bytes = std::max(
+        attention_bytes, k::attend_workspace(attend_shape(block.attention, options_),
+                                             step_positions(options_), options_.max_sequences));
+  }
+  SWITCHYARD_ASSIGN(buffers_, Buffers::create(config_, options_, attention_bytes));
+  device_.fill(buffers_.attention_workspace.data(), 0, attention_bytes);
+  for (size_t l = 0; l < config_.blocks.size(); ++l) {
+    if (config_.blocks[l].router) SWITCHYARD_TRY(experts_[l].reserve(buffers_.experts, device_));
+  }
+  SWITCHYARD_ASSIGN(results_, HostResults::create(config_, options_, buffers_));
+  SWITCHYARD_ASSIGN(picks_, Picks::create(options_.max_sequences, device_));
+  SWITCHYARD_ASSIGN(arrays_, StepArrays::create(options_, config_, stream_, device_));
+  memory_.arena = buffers_.bytes();
+  return {};
+}
+
+Status CudaModel::load(const std::string& folder) {
+  const int index = stream_.device().index;
+  SWITCHYARD_ASSIGN(device_, CudaStream::open(index));
+  SWITCHYARD_ASSIGN(const std::vector<DeviceFacts> devices, cuda_devices());
+  const DeviceFacts& facts = devices[static_cast<size_t>(index)];
+  constexpr int kOldest = 80;
+  const int capability = facts.compute_major * 10 + facts.compute_minor;
+  if (capability < kOldest) {
+    return fail(Code::unsupported, "CUDA device {} ({}) is sm_{}: sm_{} or newer is needed", index,
+                facts.name, capability, kOldest);
+  }
+  SWITCHYARD_TRY(choose_attention());
+  SWITCHYARD_TRY(create_experts(capability));
+  SWITCHYARD_TRY(fill_weights(folder));
+  SWITCHYARD_TRY(create_cache());
+  SWITCHYARD_TRY(create_buffers());
+  std::string note;
+  products_ = k::DenseProducts::open(deterministic(), note);
+  if (!note.empty()) log(LogLevel::warning, "dense products of many tokens will be slow: {}", note);
+  log(LogLevel::info, "loaded {} onto {} with {}", folder, facts.name, expert_kernel());
+  return device_.synchronize("load the model");
+}
+
+}  // namespace cuda
+
+Result<std::unique_ptr<Model>> load_on_cuda(const std::string& folder, const ModelConfig& config,
+                                            const LoadOptions& options, Stream stream) {
+  auto model = std::make_unique<cuda::CudaModel>(config, options, stream);
+  SWITCHYARD_TRY(model->load(folder));
+  return std::unique_ptr<Model>(std::move(model));
+}
+
+}  // namespace switchyard::model

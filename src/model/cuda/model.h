@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model on a CUDA device: a straight list of launches on one stream, and one synchronisation a step.
+//
+//   embed -> [ norm -> qkv -> heads -> attention -> out, added -> norm -> gate -> experts, added ] x L -> norm -> logits
+//
+// load.cpp makes it, layers.cpp queues the launches, model.cpp runs steps. Steps in which every sequence adds one token replay a
+// graph, one per padded number of sequences, captured when it is first needed.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/dense_products.h"
+#include "kernels/cuda/step.h"
+#include "model/cuda/buffers.h"
+#include "model/cuda/picks.h"
+#include "model/cuda/step_arrays.h"
+#include "model/cuda/weights.h"
+#include "model/devices.h"
+
+namespace switchyard::model::cuda {
+
+class CudaModel final : public Model {
+ public:
+  CudaModel(const ModelConfig& config, const LoadOptions& options, Stream stream)
+      : config_(config), options_(options), stream_(stream) {}
+
+  Status load(const std::string& folder);
+
+  const ModelConfig& config() const noexcept override { return config_; }
+  const MemoryFacts& memory() const noexcept override { return memory_; }
+  std::string_view expert_kernel() const noexcept override;
+  bool can_pick() const noexcept override { return true; }
+  Result<StepOutput> forward(const StepInput& input, RoutingObserver* observer) override;
+  Result<TensorView> read_logits() override;
+  void set_hidden_probe(std::function<void(int, TensorView)> probe) override {
+    hidden_probe_ = std::move(probe);
+  }
+
+ private:
+  // load.cpp
+  Status create_experts(int compute_capability);
+  Status fill_weights(const std::string& folder);
+  Status create_cache();
+  Status create_buffers();
+  Status choose_attention();
+
+  // layers.cpp: queues everything between a step's arrays and its logits
+  Status launch(const StepShape& shape);
+  void run_attention(int layer, const StepShape& shape, const StepPointers& step);
+  void run_qkv(int layer, const StepShape& shape);
+  Status run_ffn(int layer, const StepShape& shape);
+  void run_gate(int layer, const StepShape& shape);
+  void run_gated_dense(int layer, const StepShape& shape, const float* weight_logits);
+  Status run_experts(int layer, const StepShape& shape);
+  void run_head(const StepShape& shape, const StepPointers& step);
+  void norm(const float* weight, const StepShape& shape, bool for_gates);
+  void dense(const std::byte* x, const Matrix& matrix, int64_t tokens, float* y, bool add);
+  switchyard::cuda::Dense normed_product(int layer, const StepShape& shape) const;
+  bool norms_in_product(int layer, const StepShape& shape) const;
+  Status show_hidden(int block, const StepShape& shape);
+
+  // model.cpp
+  StepShape shape_of(const StepInput& input) const;
+  bool can_replay(const StepInput& input, const StepShape& shape) const;
+  Status replay(const StepShape& shape);
+  Status run(const StepInput& input, const StepShape& shape, bool as_graph, bool observed,
+             bool& picks);
+  int64_t num_picks(const StepShape& shape) const {  // entries of StepResults::expert
+    return config_.num_moe_blocks() * shape.tokens * most_picks_;
+  }
+  void observe(const StepInput& input, const StepShape& shape, RoutingObserver& observer);
+
+  CudaStreamHandle queue() const noexcept { return device_.handle(); }
+  bool bf16() const noexcept { return options_.dtype == DType::bf16; }
+
+  ModelConfig config_;
+  LoadOptions options_;
+  Stream stream_;
+  MemoryFacts memory_;
+  std::function<void(int, TensorView)> hidden_probe_;
+
+  CudaStream device_;
+  std::vector<Experts> experts_;  // of each block; unused where it is dense
+  int64_t most_picks_ = 0;        // the largest K
+  bool host_routes_ = false;      // in some block: its steps cannot be graphs
+  std::vector<int> moe_layer_;    // of each block: how many MoE blocks come before it
+  Weights weights_;
+  CudaMemory cache_;
+  int64_t cache_layer_bytes_ = 0;  // of k, or of v
+  bool fast_attention_ = false;
+  StepArrays arrays_;
+  Buffers buffers_;
+  HostResults results_;
+  Picks picks_;
+  int64_t logit_rows_ = 0;  // of the last step
+  switchyard::cuda::DenseProducts products_;
+  std::map<int, CudaGraph> graphs_;
+  bool rows_ready_ = false;    // buffers_.rows holds the next block's normed rows
+  std::vector<int32_t> load_;  // [E] picks of a layer, for the observer
+  std::vector<float> hidden_;  // [T, D] for the probe
+};
+
+/// What both the choice of kernels and their calls say about a layer's attention.
+switchyard::cuda::Attend attend_shape(const attention::GqaSpec& spec, const LoadOptions& options);
+
+}  // namespace switchyard::model::cuda
