@@ -11,6 +11,7 @@
 // 2309.06180.
 #include "kernels/cuda/attention_decode_merge.cuh"
 #include "kernels/cuda/attention_entries.h"
+#include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/tensor_copy.cuh"
 
@@ -205,6 +206,8 @@ __global__ void __launch_bounds__(kThreads, 1)
     init_barriers(shared);
   }
   sum_counts(a.sequences, shared.spans, [&](int b) { return num_spans(a, b); });
+  let_next_begin();
+  wait_for_previous();  // what is above depends on the step's arrays alone
   if (threadIdx.x < kConsumers) {
     consume(shared, a);
   } else if (threadIdx.x < kConsumers + kMergeThreads) {
@@ -226,7 +229,8 @@ bool launch(const Attend& args, StreamHandle stream) {
       !make_cache_map(maps.v, args.v_cache, kZ, kCacheTile, kZ / 64)) {
     return false;
   }
-  decode_kernel<kZ><<<num_multiprocessors(), kThreads, kBytes, stream>>>(args, maps);
+  launch_chained(decode_kernel<kZ>, dim3(static_cast<unsigned>(num_multiprocessors())), kThreads,
+                 kBytes, stream, args, maps);
   return true;
 }
 
