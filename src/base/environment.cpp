@@ -14,6 +14,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"SWITCHYARD_MAX_ISA", "caps the CPU instruction sets: baseline, avx2, avx512 or amx"},
     {"SWITCHYARD_KERNEL", "pins kernels by name: OP=VARIANT, comma separated (grouped_gemm=ref)"},
     {"SWITCHYARD_DETERMINISTIC", "1: the same bits for a sequence whatever else is in the batch"},
+    {"SWITCHYARD_CHAIN", "0: launches of a CUDA step do not overlap; to look for an error"},
     {"SWITCHYARD_THREADS", "number of compute threads (default: one per available core)"},
     {"SWITCHYARD_PIN", "0: do not pin compute threads to cores"},
 };

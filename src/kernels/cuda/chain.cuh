@@ -11,6 +11,8 @@
 #include <cuda_runtime.h>
 #include <nv/target>
 
+#include "base/environment.h"
+
 namespace switchyard::cuda {
 
 __device__ __forceinline__ void wait_for_previous() {
@@ -47,7 +49,7 @@ inline bool device_chains() {
     int device = 0, major = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return major == 9;
+    return major == 9 && environment("SWITCHYARD_CHAIN") != "0";
   }();
   return chains;
 }
