@@ -131,7 +131,9 @@ def print_models(rows: list[dict], tflops: float) -> None:
         (name, test, batch), engines = key, found[key]
         ours, theirs = engines.get("switchyard"), engines.get("transformers")
         share = "-"
-        if ours and name in MODELS and (test != "tg" or bandwidths):
+        if ours and "floor_share" in ours:  # of the experts that were really touched
+            share = f"{ours['floor_share']:.2f}"
+        elif ours and name in MODELS and (test != "tg" or bandwidths):
             rate, size = ours["median_tokens_per_s"], int(ours["test"][2:])
             floor = (decode_floor(name, batch, size, bandwidths[0]) / batch if test == "tg"
                      else prompt_floor(name, size, tflops) / size)

@@ -148,12 +148,11 @@ step_measure() {
 
 # Prompts, then decoding: short sequences leave room for many of them. OLMoE has 4096 positions, one of them for the answer.
 measure_model() {
-  local long=4096 batches
+  local long=4096
   [[ $2 == olmoe* ]] && long=4095
   "$1" bench latency --device cuda --random "$2" -p "512,$long" -n 0 -r 4 --max-model-len $((long + 1)) \
     --max-step-tokens 4096 -o jsonl || return 1
-  batches=$("$1" bench latency --help | grep -oE -- '--batch[a-z-]*' | head -1)
-  "$1" bench latency --device cuda --random "$2" -p 0 -n 128 -r 3 --max-model-len 256 ${batches:+$batches 1,8,64,256} -o jsonl
+  "$1" bench latency --device cuda --random "$2" -p 0 -n 128 -r 3 --max-model-len 256 --batch 1,8,64,256 --floor -o jsonl
 }
 
 # Unpacked archives lie beside the records for the time of the step; what the peers compiled comes back as one more archive.
