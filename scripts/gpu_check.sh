@@ -14,7 +14,9 @@
 #   BUILD      build folder, or what gpu_bundle.sh made, folder or archive; default build/cuda
 #   OUT        where records and logs go; default build/gpu-check
 #   PEERS      the folder that bench/baselines/setup_gpu_peers.sh made, or archives of it, with spaces between
-#   PEER_ARGS  more arguments of gpu_layer_peers.py
+#   PEER_ARGS, MODEL_ARGS  more arguments of gpu_layer_peers.py and transformers_gpu.py
+#   MEASURE    parts of measure; default: layer step models
+#   REPEATS    runs of each decoding test of measure; default 3
 #   MODELS     of measure and models; default olmoe-1b-7b,qwen3-30b-a3b,mixtral-8x7b
 #   CELLS      of profile: shape:tokens, with spaces between
 #   LIMIT      seconds that a step may take; default 600
@@ -133,9 +135,23 @@ step_sanitize() {
 }
 
 step_measure() {
+  local failed=0 part
+  for part in ${MEASURE:-layer step models}; do "measure_$part" || failed=1; done
+  return "$failed"
+}
+
+measure_layer() {
+  local path
+  path=$(program bench_gpu_moe) && "$path" --jsonl "$out/gpu-moe.jsonl" && stamp "$out/gpu-moe.jsonl"
+}
+
+measure_step() {
+  local path
+  path=$(program bench_gpu_step) && "$path" --jsonl "$out/gpu-step.jsonl" && stamp "$out/gpu-step.jsonl"
+}
+
+measure_models() {
   local failed=0 path model
-  path=$(program bench_gpu_moe) && "$path" --jsonl "$out/gpu-moe.jsonl" && stamp "$out/gpu-moe.jsonl" || failed=1
-  path=$(program bench_gpu_step) && "$path" --jsonl "$out/gpu-step.jsonl" && stamp "$out/gpu-step.jsonl" || failed=1
   path=$(program switchyard) || return 1
   : >"$out/gpu-models.jsonl"
   for model in ${models//,/ }; do
@@ -152,7 +168,8 @@ measure_model() {
   [[ $2 == olmoe* ]] && long=4095
   "$1" bench latency --device cuda --random "$2" -p "512,$long" -n 0 -r 4 --max-model-len $((long + 1)) \
     --max-step-tokens 4096 -o jsonl || return 1
-  "$1" bench latency --device cuda --random "$2" -p 0 -n 128 -r 3 --max-model-len 256 --batch 1,8,64,256 --floor -o jsonl
+  "$1" bench latency --device cuda --random "$2" -p 0 -n 128 -r "${REPEATS:-3}" --max-model-len 256 --batch 1,8,64,256 \
+    --floor -o jsonl
 }
 
 # Unpacked archives lie beside the records for the time of the step; what the peers compiled comes back as one more archive.
@@ -176,7 +193,7 @@ step_peers() {
 }
 
 step_models() {
-  python3 bench/baselines/transformers_gpu.py --models "$models" --jsonl "$out/gpu-transformers.jsonl"
+  python3 bench/baselines/transformers_gpu.py --models "$models" ${MODEL_ARGS:-} --jsonl "$out/gpu-transformers.jsonl"
   local result=$?
   [[ -s $out/gpu-transformers.jsonl ]] && stamp "$out/gpu-transformers.jsonl"
   return "$result"
@@ -228,7 +245,7 @@ step_report() {
 run_step() {
   local begin=$SECONDS result=ok
   say "==== $1"
-  timeout "$limit" bash scripts/gpu_check.sh --inner "$1" 2>&1 | tee "$out/$1.log"
+  timeout "$limit" bash scripts/gpu_check.sh --inner "$1" 2>&1 | tee -a "$out/gpu_check.log"
   local codes=("${PIPESTATUS[@]}")
   ((codes[0] == 0)) || { result=FAILED; failures=$((failures + 1)); }
   ((codes[0] != 124)) || result="OUT OF TIME"
@@ -243,6 +260,7 @@ fi
 (($# > 0)) || set -- build test sanitize measure
 failures=0
 table=
+: >"$out/gpu_check.log"
 for step in "$@"; do
   declare -F "step_$step" >/dev/null || { fail "no step '$step'; see the top of $0"; exit 2; }
 done

@@ -57,14 +57,14 @@ def open_peers(options: argparse.Namespace) -> dict:
 
 
 def compile_ahead(found: dict, options: argparse.Namespace, shapes, loads) -> None:
-    """Half of the processes for each library; both caches may be filled already, and then this takes seconds."""
-    started, half = [], max(1, options.processes // 2)
+    """Both libraries at once; their caches may be filled already, and then this takes seconds."""
+    started, each = [], options.processes
     if "vllm" in found:
-        count, processes = vllm_triton.compile_ahead(found["vllm"], shapes, loads, half)
+        count, processes = vllm_triton.compile_ahead(found["vllm"], shapes, loads, each)
         started += processes
         print(f"vllm: {count} launches to compile or find", flush=True)
     if "deep_gemm" in found:
-        started += deep_gemm.compile_ahead(options.peers / "deep_gemm", shapes, loads, half)
+        started += deep_gemm.compile_ahead(options.peers / "deep_gemm", shapes, loads, each)
     for process in started:
         process.join(240)
         if process.is_alive():

@@ -40,8 +40,10 @@ def load(folder: pathlib.Path):
 
 
 def candidates(rows_per_expert: float) -> list[Config]:
-    aligns = (64,) if rows_per_expert <= 24 else (64, 128) if rows_per_expert <= 256 else (128,)
-    return [Config(layout, align) for align in aligns for layout in ("ends", "rows")]
+    """The older layout was ahead only where most experts have no row at all."""
+    if rows_per_expert <= 24:
+        return [Config("ends", 64)] + [Config("rows", 64)] * (rows_per_expert <= 1)
+    return [Config("ends", align) for align in ((64, 128) if rows_per_expert <= 256 else (128,))]
 
 
 def _options(config: Config, picks: int, experts: int) -> dict:

@@ -79,10 +79,10 @@ def shipped(module: types.ModuleType, shape: Shape, tokens: int) -> tuple[Config
 
 
 def candidates(rows_per_expert: float) -> list[Config]:
-    large = [Config(128, 128, 64, 16, 8, 4), Config(128, 256, 64, 16, 8, 4), Config(128, 256, 64, 8, 8, 3)]
-    middle = [Config(64, 128, 64, 8, 4, 4), Config(64, 256, 64, 8, 8, 4), Config(64, 128, 128, 8, 4, 3)]
+    large = [Config(128, 256, 64, 16, 8, 4), Config(128, 256, 64, 8, 8, 3)]
+    middle = [Config(64, 128, 64, 8, 4, 4), Config(64, 256, 64, 8, 8, 4)]
     if rows_per_expert <= 6:
-        return [Config(16, 64, 128), Config(16, 128, 128), Config(16, 64, 256, stages=3), Config(16, 32, 256)]
+        return [Config(16, 64, 128), Config(16, 64, 256, stages=3), Config(16, 32, 256)]
     if rows_per_expert <= 20:
         return [Config(16, 64, 128), Config(16, 128, 128), Config(32, 128, 128, stages=3), Config(32, 64, 128)]
     if rows_per_expert <= 48:
