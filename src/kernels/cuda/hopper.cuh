@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instructions of Hopper beyond bulk_copy.cuh: more of mbarriers, bulk stores, register hand-over, transposed stores; one
 // function each.
-// Source: PTX ISA 9.0, sections "mbarrier", "cp.async.bulk", "setmaxnreg", "stmatrix", "griddepcontrol".
+// Source: PTX ISA 9.0, sections "mbarrier", "cp.async.bulk", "setmaxnreg", "stmatrix".
 #pragma once
 #include <cstdint>
 
@@ -87,15 +87,6 @@ __device__ __forceinline__ int load_acquire(const int* counter) {
 template <int kBarrier, int kBarrierThreads>
 __device__ __forceinline__ void fixed_barrier() {
   asm volatile("bar.sync %0, %1;" ::"n"(kBarrier), "n"(kBarrierThreads) : "memory");
-}
-
-/// Waits for the kernel before this one in the stream (programmatic dependent launch).
-__device__ __forceinline__ void wait_for_previous_kernel() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-/// Lets the next kernel in the stream, if it waits so, take the places of blocks that end; once all blocks have said it.
-__device__ __forceinline__ void release_next_kernel() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 template <int kRegisters>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Hopper MoE kernel: both grouped products of a MoE layer in one persistent launch. See moe_ffn_sm90a.cu.
 #pragma once
+#include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/moe_ffn_sm90a_math.cuh"
 #include "kernels/cuda/moe_ffn_sm90a_tiles.cuh"
 
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) uint8_t bytes[];
   Shared<TileT>& shared = *reinterpret_cast<Shared<TileT>*>(bytes);
   if (threadIdx.x == 0) init_barriers(shared);
-  wait_for_previous_kernel();
+  wait_for_previous();
   make_plan<TileT>(shared.plan, p);
   if (threadIdx.x < 128 * kNumConsumers) {
     take_registers<TileT::kConsumerRegisters>();
@@ -60,17 +61,8 @@ void launch_tile(const MoeFfnParams& params, cudaStream_t stream) noexcept {
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   constexpr int kBytes = static_cast<int>(sizeof(Shared<TileT>));
   cudaFuncSetAttribute(moe_ffn_kernel<TileT>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(multiprocessors));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = kBytes;
-  config.stream = stream;
-  config.attrs = &early;
-  config.numAttrs = 1;
-  cudaLaunchKernelEx(&config, moe_ffn_kernel<TileT>, params);
+  launch_chained(moe_ffn_kernel<TileT>, dim3(static_cast<unsigned>(multiprocessors)), kThreads,
+                 kBytes, stream, params);
 }
 
 template <class TileT>

@@ -15,6 +15,7 @@
 // phase: in a shared ring a group that is more than a round ahead of the others would take old bytes for new.
 // All sums are f32 in an order that follows from the shape: a token's bits do not depend on its batch.
 //   cost  the bytes of the hit experts once, and about 5 us of start, routing, barrier and end
+#include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/glu.cuh"
 #include "kernels/cuda/moe_small.cuh"
 
@@ -296,7 +297,7 @@ __global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Ar
     barrier_init_done();
   }
   for (int e = thread; e < shape.rule.experts; e += kThreads) s.tokens[e] = 0;
-  wait_for_previous_kernel();
+  wait_for_previous();
   __syncthreads();
 
   Pick pick;
@@ -339,7 +340,7 @@ __global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Ar
   named_barrier(kConsumersBarrier, kConsumerThreads);
   if (thread == 0) grid_barrier(args.sync);
   named_barrier(kConsumersBarrier, kConsumerThreads);
-  release_next_kernel();  // all blocks are resident, so the next kernel's cannot keep one out
+  let_next_begin();  // all blocks are resident, so the next kernel's cannot keep one out
   for (int at = work.down_begin; at < work.down_end;) {
     const Piece piece(shape, work, at);
     consumer.down_piece(piece, args, hidden, results, parts);
@@ -405,7 +406,7 @@ void launch(const Plan& plan, const MoeFfn::Args& args, cudaStream_t stream) noe
   config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = 2;
+  config.numAttrs = device_chains() ? 2 : 1;
   cudaLaunchKernelEx(&config, kernel, plan.shape, args);
 }
 
