@@ -70,13 +70,15 @@ void Statistics::add_demand(int moe_layer, std::span<const int32_t> demand) {
   const int num_experts = experts(moe_layer);
   int64_t total = 0;
   int hottest = 0, touched = 0;
-  for (int e = 0; e < num_experts; ++e) {
-    const int32_t picks = demand[static_cast<size_t>(e)];
+  for (const int32_t picks : demand) {
     total += picks;
     hottest = std::max(hottest, picks);
     touched += picks > 0 ? 1 : 0;
-    bump(load_[slot(moe_layer, e)], static_cast<uint64_t>(picks));
   }
+  // In a loop of its own: the one above becomes vector code, and of many experts a decode step touches few.
+  std::atomic<uint64_t>* const load = load_.data() + slot(moe_layer, 0);
+  for (size_t e = 0; e < demand.size(); ++e)
+    if (demand[e] != 0) bump(load[e], static_cast<uint64_t>(demand[e]));
   if (total == 0) return;
   const double imbalance = static_cast<double>(hottest) * num_experts / static_cast<double>(total);
   const double recent = relaxed(layer.recent_imbalance);
