@@ -95,7 +95,8 @@ void StepArrays::pack(const model::StepInput& input, const StepShape& shape) {
   }
 }
 
-// Only the blocks that a sequence of this step can have are sent.
+// Only the blocks that a sequence of this step can have are sent; and nothing when they are those of the last step, as between most
+// decode steps: each copy keeps the launches waiting for some microseconds.
 void StepArrays::send_tables(const model::StepInput& input, const StepShape& shape,
                              CudaStream& device) {
   const int sequences = num_sequences(input);
@@ -109,10 +110,17 @@ void StepArrays::send_tables(const model::StepInput& input, const StepShape& sha
   }
   const int used = (longest + block_tokens_ - 1) / block_tokens_;
   auto* to = host_tables_.as<int32_t>();
+  const auto row_bytes = static_cast<size_t>(used) * 4;
+  bool same = sent_sequences_ == shape.sequences && sent_blocks_ == used;
   for (int b = 0; b < shape.sequences; ++b) {
-    const int from = b < sequences ? b : 0;
-    std::memcpy(to + int64_t{b} * used, table + from * table_width, static_cast<size_t>(used) * 4);
+    int32_t* const row = to + int64_t{b} * used;
+    const int32_t* const from = table + (b < sequences ? b : 0) * table_width;
+    same = same && std::memcmp(row, from, row_bytes) == 0;
+    if (!same) std::memcpy(row, from, row_bytes);
   }
+  if (same) return;
+  sent_sequences_ = shape.sequences;
+  sent_blocks_ = used;
   device.copy_rows_in(tables_.data(), int64_t{max_blocks_} * 4, to, int64_t{used} * 4,
                       shape.sequences);
 }

@@ -51,6 +51,7 @@ class StepArrays {
   bool dynamic() const noexcept { return scaling_ == attention::RopeSpec::Scaling::dynamic; }
 
   int block_tokens_ = 16, max_blocks_ = 0;
+  int sent_sequences_ = 0, sent_blocks_ = 0;  // of the tables that the device has
   int64_t dump_block_ = 0, pairs_ = 0, rope_rows_ = 0;
   attention::RopeSpec::Scaling scaling_ = attention::RopeSpec::Scaling::none;
   attention::RopeTable rope_;
