@@ -7,6 +7,7 @@
 // than the L2 holds, so that they come from memory. The floor is bytes / read bandwidth, measured here, in this run; prefill
 // and products of many tokens are told in TFLOP/s.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -209,6 +210,20 @@ std::unique_ptr<AttentionSetup> set_up(const Shape& s, int sequences, int contex
   return setup;
 }
 
+// The choice of attend_decode and attend_prefill on sm_90, without their way out.
+void must_accept(bool accepted) {
+  if (accepted) return;
+  std::fprintf(stderr,
+               "bench_gpu_step: Hopper's attention refuses the caches: update the driver\n");
+  std::exit(1);
+}
+void decode_on_hopper(const Attend& args, StreamHandle to) noexcept {
+  must_accept(attend_decode_sm90a(args, to));
+}
+void prefill_on_hopper(const Attend& args, StreamHandle to) noexcept {
+  must_accept(attend_prefill_sm90a(args, to));
+}
+
 void bench_attention(const Report& report, const Shape& s, int sequences, int context, int tokens) {
   const std::string name = std::string(tokens == 1 ? "decode " : "prefill ") + s.model +
                            " B=" + std::to_string(sequences) +
@@ -230,7 +245,10 @@ void bench_attention(const Report& report, const Shape& s, int sequences, int co
   };
   const double seen = static_cast<double>(tokens) * (context + (tokens + 1) / 2.0);
   const double flop = 4.0 * sequences * seen * s.heads * s.head_dim;
-  report.add(name, timed(tokens == 1 ? attend_decode : attend_prefill), bytes, flop);
+  if (attend_is_sm90()) {
+    report.add(name + " sm90a", timed(tokens == 1 ? decode_on_hopper : prefill_on_hopper), bytes,
+               flop);
+  }
   report.add(name + " sm80", timed(tokens == 1 ? attend_decode_sm80 : attend_prefill_sm80), bytes,
              flop);
 }
@@ -281,15 +299,36 @@ void bench_rows(const Report& report, const Shape& s, int64_t tokens) {
              static_cast<double>(tokens * heads * s.head_dim * 6), 0);
 }
 
+struct Options {
+  FILE* jsonl = nullptr;
+  std::string only;
+};
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string name = argv[i];
+    if (i + 1 == argc || (name != "--jsonl" && name != "--only")) {
+      std::fprintf(stderr,
+                   "bench_gpu_step: '%s' is no option, or has no value: expected [--jsonl FILE] "
+                   "[--only TEXT]\n",
+                   argv[i]);
+      std::exit(1);
+    }
+    if (name == "--only") {
+      options.only = argv[i + 1];
+    } else if (options.jsonl = std::fopen(argv[i + 1], "w"); options.jsonl == nullptr) {
+      std::fprintf(stderr, "bench_gpu_step: cannot write %s: %s\n", argv[i + 1],
+                   std::strerror(errno));
+      std::exit(1);
+    }
+  }
+  return options;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  FILE* jsonl = nullptr;
-  std::string only;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--jsonl") == 0) jsonl = std::fopen(argv[i + 1], "w");
-    if (std::strcmp(argv[i], "--only") == 0) only = argv[i + 1];
-  }
+  const auto [jsonl, only] = parse(argc, argv);
   Report report(jsonl, only);
   const double bandwidth = measure_read_bytes_per_us();
   report.set_bandwidth(bandwidth);

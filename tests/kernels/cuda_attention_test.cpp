@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA attention kernels against the reference, over tests/cases/attention.h and shapes of their own.
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "kernels/attention_run.h"
 #include "kernels/cuda/attention_entries.h"
 #include "kernels/cuda_run.h"
+#include "model/cuda/padding.h"
 
 namespace switchyard::kernels {
 namespace {
@@ -16,7 +18,7 @@ using cases::AttentionCase;
 using cases::AttentionInputs;
 using cases::OnDevice;
 
-enum class Path : uint8_t { plain, sm80, chosen };
+enum class Path : uint8_t { plain, sm80, sm90a, chosen };
 Path path = Path::plain;  // of the entry below; set before each run
 
 // [blocks, G, Z, P] to [blocks, G, P, Z], both as bytes of `dtype`.
@@ -92,6 +94,11 @@ void run_on_device(const Attention::Problem& p, const Attention::Args& args, std
     case Path::sm80:
       cuda::attend_decode_sm80(attend, queue);
       cuda::attend_prefill_sm80(attend, queue);
+      break;
+    case Path::sm90a:
+      EXPECT_TRUE(cuda::attend_sm90a_accepts(attend));
+      EXPECT_TRUE(cuda::attend_decode_sm90a(attend, queue));
+      EXPECT_TRUE(cuda::attend_prefill_sm90a(attend, queue));
       break;
     case Path::chosen:
       cuda::attend_decode(attend, queue);
@@ -177,12 +184,12 @@ TEST(CudaAttention, PlainAgreesWithTheReference) {
   }
 }
 
-// On Hopper the chosen kernels are its own.
 class FastAttention : public testing::TestWithParam<Path> {
  protected:
   void SetUp() override {
     SWITCHYARD_SKIP_WITHOUT_CUDA();
     path = GetParam();
+    if (path == Path::sm90a && !cuda::attend_is_sm90()) GTEST_SKIP() << "for sm_90 alone";
   }
 };
 
@@ -216,9 +223,87 @@ TEST_P(FastAttention, BitsDoNotDependOnTheRestOfTheStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, FastAttention, testing::Values(Path::sm80, Path::chosen),
+// A cache of the length of one sequence, whose blocks all sequences share; the workspace is what a model would take.
+struct SharedBlocks {
+  static constexpr int kSequences = 48, kBlocks = 65, kBlockTokens = 16;
+
+  OnDevice q{cases::on_device(queries(), DType::bf16)};
+  OnDevice k{cases::on_device(values(2), DType::bf16)}, v{cases::on_device(values(3), DType::bf16)};
+  OnDevice offset{numbers(kSequences + 1, 1)}, table{blocks()};
+  OnDevice context{std::vector<int32_t>(kSequences, kBlocks* kBlockTokens - 1)};
+  OnDevice out{nullptr, int64_t{kSequences} * kHeads* kHeadDim * 2};
+  cuda::Attend attend{.heads = kHeads,
+                      .kv_heads = 2,
+                      .head_dim = kHeadDim,
+                      .block_tokens = kBlockTokens,
+                      .dtype = DType::bf16,
+                      .scale = 0.1f,
+                      .q = q.data(),
+                      .k_cache = k.data(),
+                      .v_cache = v.data(),
+                      .seq_offset = offset.as<int32_t>(),
+                      .context_len = context.as<int32_t>(),
+                      .block_table = table.as<int32_t>(),
+                      .max_blocks = kBlocks,
+                      .sequences = kSequences,
+                      .tokens = kSequences,
+                      .out = out.data()};
+
+  static constexpr int kHeads = 8, kHeadDim = 64;
+  static std::vector<float> queries() {  // the same of every sequence
+    const auto one = cases::random_values(int64_t{kHeads} * kHeadDim, 1, 1);
+    std::vector<float> all;
+    for (int b = 0; b < kSequences; ++b) all.insert(all.end(), one.begin(), one.end());
+    return all;
+  }
+  static std::vector<float> values(uint32_t seed) {
+    return cases::random_values(int64_t{kBlocks} * kBlockTokens * 2 * kHeadDim, seed, 1);
+  }
+  static std::vector<int32_t> numbers(int count, int step) {
+    std::vector<int32_t> to;
+    for (int i = 0; i < count; ++i) to.push_back(i * step);
+    return to;
+  }
+  static std::vector<int32_t> blocks() {
+    std::vector<int32_t> to;
+    for (int i = 0; i < kSequences * kBlocks; ++i) to.push_back(i % kBlocks);
+    return to;
+  }
+};
+
+TEST_P(FastAttention, SequencesThatShareBlocksStayInTheWorkspace) {
+  SharedBlocks step;
+  model::LoadOptions options;
+  options.max_step_tokens = 4096;
+  options.max_sequences = SharedBlocks::kSequences;
+  options.block_tokens = SharedBlocks::kBlockTokens;
+  options.num_kv_blocks = options.max_blocks_per_sequence = SharedBlocks::kBlocks;
+  const int64_t bytes = cuda::attend_workspace(step.attend, model::cuda::step_positions(options),
+                                               SharedBlocks::kSequences);
+  constexpr int64_t kGuard = 1 << 20;
+  const OnDevice workspace(std::vector<uint8_t>(static_cast<size_t>(bytes + kGuard), 0));
+  step.attend.workspace = workspace.data();
+  const auto queue = cases::cuda_stream()->handle();
+  if (path == Path::sm80) cuda::attend_decode_sm80(step.attend, queue);
+  const bool accepted = path != Path::sm90a || cuda::attend_decode_sm90a(step.attend, queue);
+  EXPECT_TRUE(accepted);
+  if (path == Path::chosen) cuda::attend_decode(step.attend, queue);
+  const auto left = workspace.read<uint8_t>(bytes + kGuard);
+  EXPECT_EQ(std::count(left.begin() + bytes, left.end(), 0), kGuard) << "wrote behind the end";
+  const int64_t width = int64_t{SharedBlocks::kHeads} * SharedBlocks::kHeadDim;
+  const auto found = step.out.read_floats(SharedBlocks::kSequences * width, DType::bf16);
+  const std::span all(found);
+  for (int b = 1; b < SharedBlocks::kSequences; ++b) {
+    EXPECT_TRUE(cases::same_bits(all.subspan(b * width, width), all.first(width))) << b;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, FastAttention,
+                         testing::Values(Path::sm80, Path::sm90a, Path::chosen),
                          [](const auto& its) {
-                           return its.param == Path::sm80 ? "sm80" : "chosen";
+                           return its.param == Path::sm80    ? "sm80"
+                                  : its.param == Path::sm90a ? "sm90a"
+                                                             : "chosen";
                          });
 
 }  // namespace

@@ -236,6 +236,16 @@ bool launch(const Attend& args, StreamHandle stream) {
 
 }  // namespace
 
+bool attend_is_sm90() noexcept { return is_sm90(); }
+
+bool attend_sm90a_accepts(const Attend& args) noexcept {
+  CUtensorMap map;
+  const auto halves = static_cast<unsigned>(args.head_dim / 64);
+  return is_sm90() && args.scale > 0 && attend_fast_accepts(args) &&
+         make_cache_map(map, args.k_cache, args.head_dim, kCacheTile, halves) &&
+         make_cache_map(map, args.v_cache, args.head_dim, kCacheTile, halves);
+}
+
 bool attend_decode_sm90a(const Attend& args, StreamHandle stream) noexcept {
   if (!is_sm90()) return false;
   if (args.tokens == 0) return true;

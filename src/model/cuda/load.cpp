@@ -6,6 +6,7 @@
 #include "attention/cache.h"
 #include "base/environment.h"
 #include "base/log.h"
+#include "kernels/cuda/attention_entries.h"
 #include "model/cuda/model.h"
 #include "model/cuda/padding.h"
 #include "model/tensor_map.h"
@@ -87,8 +88,24 @@ Status CudaModel::choose_attention() {
                   a.head_dim, k::kMaxPlainHeadDim);
     }
   }
-  log(LogLevel::info, "attention: using attention.cuda.{}", fast_attention_ ? "mma" : "plain");
   return {};
+}
+
+// Says which kernels will run; the choice itself is made at each launch (kernels/cuda/attention.cu).
+void CudaModel::log_attention() const {
+  k::Attend attend = attend_shape(config_.blocks[0].attention, options_);
+  attend.k_cache = cache_.data();
+  attend.v_cache = cache_.data() + cache_layer_bytes_;
+  const bool hopper = fast_attention_ && k::attend_sm90a_accepts(attend);
+  if (fast_attention_ && !hopper && k::attend_is_sm90()) {
+    log(LogLevel::warning,
+        "attention: Hopper's kernels cannot be used, as the driver does not describe the KV cache "
+        "to them: those of sm_80 run in their place, slower; update the driver");
+  }
+  log(LogLevel::info, "attention: using attention.cuda.{}",
+      !fast_attention_ ? "plain"
+      : hopper         ? "sm90a"
+                       : "sm80");
 }
 
 // One block more than the scheduler knows: padding writes there. Never read, but zeroed, so that nothing ever reads garbage.
@@ -143,6 +160,7 @@ Status CudaModel::load(const std::string& folder) {
   SWITCHYARD_TRY(create_experts(capability));
   SWITCHYARD_TRY(fill_weights(folder));
   SWITCHYARD_TRY(create_cache());
+  log_attention();
   SWITCHYARD_TRY(create_buffers());
   std::string note;
   products_ = k::DenseProducts::open(deterministic(), note);

@@ -44,6 +44,7 @@ class CudaModel final : public Model {
   Status create_cache();
   Status create_buffers();
   Status choose_attention();
+  void log_attention() const;
 
   // layers.cpp: queues everything between a step's arrays and its logits
   Status launch(const StepShape& shape);

@@ -22,20 +22,12 @@ inline int padded(int sequences, const LoadOptions& options) {
   return wanted <= most ? wanted : sequences;
 }
 
-/// Sequences that a graph may have beyond those of the step.
-inline int64_t most_padding(const LoadOptions& options) {
-  const auto limit = std::min<int64_t>(options.max_sequences, options.max_step_tokens);
-  int most = 0;
-  for (size_t i = 1; i < kPaddedSequences.size() && kPaddedSequences[i] <= limit; ++i) {
-    most = std::max(most, kPaddedSequences[i] - kPaddedSequences[i - 1] - 1);
-  }
-  return most;
-}
-
-/// Positions that the sequences of a step can have together.
+/// Positions that the sequences of a step, padding included, can have together. Sequences may share blocks, so the cache's size
+/// bounds each of them but not their sum.
 inline int64_t step_positions(const LoadOptions& options) {
+  const int64_t sequences = std::min<int64_t>(options.max_sequences, options.max_step_tokens);
   const int64_t blocks = std::min<int64_t>(options.num_kv_blocks, options.max_blocks_per_sequence);
-  return (options.num_kv_blocks + most_padding(options) * blocks) * options.block_tokens;
+  return sequences * blocks * options.block_tokens;
 }
 
 }  // namespace switchyard::model::cuda
