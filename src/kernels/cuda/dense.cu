@@ -181,11 +181,10 @@ template <int kTiles, int kSkinnyWarps>
 void launch_skinny_with(const Dense& args, unsigned blocks, StreamHandle stream) {
   constexpr int kBytes = Ring<kTiles, ring_depth(kTiles)>::bytes(kSkinnyWarps);
   static_assert(kBytes >= kSkinnyWarps * kTiles * kSkinnyRows * 8 * 4, "the sums do not fit");
-  static const bool raised = [] {
-    return cudaFuncSetAttribute(skinny_kernel<kTiles, kSkinnyWarps>,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes) == cudaSuccess;
-  }();
-  if (!raised) return;  // the error is the device's, and is told at the step's synchronisation
+  // Where this fails, so does every launch, and the step's synchronisation tells it.
+  static const cudaError_t raised = cudaFuncSetAttribute(
+      skinny_kernel<kTiles, kSkinnyWarps>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+  (void)raised;
   launch_chained(skinny_kernel<kTiles, kSkinnyWarps>, dim3(blocks), kSkinnyWarps * kWarp, kBytes,
                  stream, args);
 }

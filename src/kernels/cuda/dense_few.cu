@@ -5,7 +5,7 @@
 //   weights   16 bytes a lane go into a ring of the lane's own in shared memory, as many steps ahead as fit, the first of
 //             them before the launch before this one has ended (chain.cuh); they are the 16-row operand of the mma
 //   tokens    are put into shared memory once, as the 8-column operand, normed on the way where asked: the norm costs no launch of
-//             its own, and its values are those of norm_rows
+//             its own, and its values are norm_rows' but for the order of a sum
 //   next      memory that a later launch reads is asked for (into the L2) once this block's own weights are on their way
 // The order of k inside a step is permuted alike for both operands. The split of k depends on n and k alone, so a token's bits
 // depend on its row alone; without a norm they are dense_skinny's.
@@ -257,11 +257,10 @@ void launch_with(const Dense& args, unsigned blocks, StreamHandle stream) {
   static_assert(ring_bytes<kWarps, kDepth>() >= kWarps * kRows * (kTokens + 1) * 4,
                 "the sums do not fit");
   const auto kernel = few_kernel<kWarps, kDepth, kNorm>;
-  static const bool raised = [&] {
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                static_cast<int>(most_shared_bytes())) == cudaSuccess;
-  }();
-  if (!raised) return;  // the error is the device's, and is told at the step's synchronisation
+  // Where this fails, so does every launch that needs it, and the step's synchronisation tells it.
+  static const cudaError_t raised = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most_shared_bytes()));
+  (void)raised;
   const auto bytes = static_cast<size_t>(ring_bytes<kWarps, kDepth>() + token_bytes(args));
   launch_chained(kernel, dim3(blocks), kWarps * kWarp, bytes, stream, args);
 }
