@@ -66,7 +66,8 @@ class Best {
 double Weigher::operator()(float logit) const noexcept {
   constexpr double kLeast = -200;  // below it, the exponential is zero as a float
   const double power = (static_cast<double>(logit) - largest) * inverse_temperature;
-  return static_cast<double>(std::exp(static_cast<float>(std::max(power, kLeast))));
+  // In this order, so that NaN, of a masked token where all are masked, weighs nothing.
+  return static_cast<double>(std::exp(static_cast<float>(std::max(kLeast, power))));
 }
 
 bool all_finite(std::span<const float> logits) noexcept {

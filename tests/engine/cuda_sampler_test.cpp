@@ -166,6 +166,33 @@ TEST_F(CudaSampler, RowsThatAreNotFiniteAreNamed) {
   for (const int i : {0, 3, 5}) EXPECT_NE(found[static_cast<size_t>(i)], model::kPickNonFinite);
 }
 
+// Nothing is left to draw from, whatever selects: the host says token 0.
+TEST_F(CudaSampler, RowsOfMaskedTokensAlone) {
+  std::vector<Row> rows;
+  for (const int top_k : {0, 2}) {
+    for (const float top_p : {1.0f, 0.5f}) {
+      for (const float min_p : {0.0f, 0.3f}) {
+        Row row;
+        row.logits = {0.5f, -1.0f, 2.0f};
+        row.end_tokens = {0, 1, 2};
+        row.params.min_tokens = 1000;
+        row.params.temperature = 1;
+        row.params.top_k = top_k;
+        row.params.top_p = top_p;
+        row.params.min_p = min_p;
+        row.seed = rows.size();
+        rows.push_back(row);
+      }
+    }
+  }
+  const std::vector<int32_t> found = on_device(rows, 3);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(on_host(rows[i]).token, 0);
+    EXPECT_EQ(found[i], 0);
+  }
+}
+
 TEST_F(CudaSampler, TheSameEveryTime) {
   std::mt19937 random(11);
   std::vector<Row> rows;

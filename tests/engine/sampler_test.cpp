@@ -260,9 +260,13 @@ TEST_F(SamplerTest, MaskedWholeVocabularyStillGivesAToken) {
     for (const int top_k : {0, 1}) {
       given.params.temperature = temperature;
       given.params.top_k = top_k;
-      given.params.top_p = 0.9f;
-      const int32_t token = pick(given).token;
-      EXPECT_TRUE(token == 0 || token == 1);
+      for (const float top_p : {0.9f, 1.0f}) {
+        given.params.top_p = top_p;
+        for (const float min_p : {0.0f, 0.3f}) {
+          given.params.min_p = min_p;
+          EXPECT_EQ(pick(given).token, 0);
+        }
+      }
     }
   }
 }

@@ -272,6 +272,7 @@ __device__ inline int draw_best(const SampleRow& row, const Weigher& weigh, cons
   if (least == 0) return Sample::kUndecided;
   const int own = static_cast<int>(threadIdx.x);
   int kept = min(list_best(least, logits, vocab, s), want);
+  if (kept == 0) return 0;  // all tokens are masked
   const float logit = key_value(static_cast<uint32_t>(s.key[own] >> 32));
   const double weight = own < kept ? static_cast<double>(weigh(logit)) : 0.0;
   sum_through(weight, s);

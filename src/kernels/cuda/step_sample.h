@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The next token of each row of logits, chosen on the device by the stages of engine/sampler.h: penalties, masks, temperature,
 // top-k, top-p, min-p, draw. Greedy rows get the same token as there, bit for bit; draws use the same Philox words and the same
-// order of tokens, and differ only where exponentials or sums of f64 round differently at the edge between two tokens (a share
-// of about 1e-6 of the draws). What would need more than a sorted list of kMaxBest tokens is left undecided.
+// order of tokens, and differ only where exponentials or sums of f64 round differently at the edge between two tokens. What
+// would need more than a sorted list of kMaxBest tokens is left undecided.
 #pragma once
 #include <cstdint>
 
