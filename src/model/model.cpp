@@ -3,6 +3,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,19 @@ Status check_uniform_cache(const ModelConfig& config) {
     if (block.attention.kv_heads != first.kv_heads || block.attention.head_dim != first.head_dim) {
       return fail(Code::unsupported, "config.json: layers with different key/value shapes");
     }
+  }
+  return {};
+}
+
+// No tensor role names a selection bias, so its values would be missing.
+Status check_routers(const ModelConfig& config) {
+  for (size_t l = 0; l < config.blocks.size(); ++l) {
+    const std::optional<RouterSpec>& router = config.blocks[l].router;
+    if (!router || !router->selection_bias) continue;
+    return fail(Code::unsupported,
+                "layer {}: its router has a selection bias (RouterSpec::selection_bias), and no "
+                "tensor of a checkpoint is read into one: use a model whose router has none",
+                l);
   }
   return {};
 }
@@ -305,6 +319,7 @@ Result<std::unique_ptr<Model>> load_on_host(const std::string& folder, const Mod
 
 Result<std::unique_ptr<Model>> Model::load(const std::string& folder, const ModelConfig& config,
                                            const LoadOptions& options, Stream stream) {
+  SWITCHYARD_TRY(check_routers(config));
   return find_device(stream.device())->load(folder, config, options, stream);
 }
 

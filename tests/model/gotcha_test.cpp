@@ -128,6 +128,19 @@ TEST_P(Gotchas, FlippingTheRuleIsNoticed) {
   EXPECT_GT(*after, 1e-3) << "the golden does not notice that the rule was flipped";
 }
 
+TEST(SelectionBias, IsRefusedByNameWhereNoTensorHoldsIt) {
+  const auto golden =
+      GoldenCase::open(std::string(SWITCHYARD_SOURCE_DIR) + "/tests/golden/families/mixtral");
+  ASSERT_TRUE(golden.ok()) << golden.error().message;
+  Result<ModelConfig> config = model::Model::read_config(golden->layouts()[0]);
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  for_routers(*config, [](RouterSpec& r) { r.selection_bias = true; });
+  const auto runner = Runner::load(golden->layouts()[0], *config, DType::f32);
+  ASSERT_FALSE(runner.ok());
+  EXPECT_EQ(runner.error().code, Code::unsupported);
+  EXPECT_NE(runner.error().message.find("RouterSpec::selection_bias"), std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(Wave1, Gotchas, testing::ValuesIn(kGotchas),
                          [](const auto& c) { return std::string(c.param.name); });
 
