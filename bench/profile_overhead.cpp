@@ -107,6 +107,7 @@ int run(int argc, char** argv) {
   EngineOptions options;
   options.model = argv[1];
   options.threads = argc > 3 ? std::atoi(argv[3]) : 0;
+  options.prefix_cache = false;  // every round plays the same prompts
   auto engine = Engine::open(options);
   if (!engine.ok()) {
     std::fprintf(stderr, "%s\n", engine.error().message.c_str());

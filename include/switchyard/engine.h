@@ -33,6 +33,7 @@ struct ModelSummary {
 /// Sums since open (or the last reset), over all requests.
 struct EngineStats {
   uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0, preemptions = 0;
+  uint64_t cached_tokens = 0;               ///< of prompt_tokens: found in the prefix cache
   double step_s = 0;                        ///< wall time inside steps
   std::vector<std::vector<uint64_t>> load;  ///< [MoE layer][expert] picks, before any drop
   /// [MoE layer] mean over steps of hottest / mean of the picks, before any drop
@@ -55,12 +56,17 @@ class Engine {
 
   /// Validates, tokenizes and queues; `sink` is then called from the loop thread, in order, until
   /// the last event. Errors: bad_request (parameters, an empty prompt, a prompt that does not fit),
-  /// unavailable (stopping).
+  /// overloaded (the queue is full; nothing has been done for the request), unavailable (draining or
+  /// stopping).
   virtual Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) = 0;
   /// Ends a request early; its last event says cancelled. Unknown or finished ids are ignored.
   virtual void cancel(RequestId id) = 0;
   /// Blocks until every submitted request has ended. Not from a sink.
   virtual void wait_idle() = 0;
+  /// The same, for no longer than that: false when requests are left.
+  virtual bool wait_idle_for(double seconds) = 0;
+  /// From now on new requests are refused as unavailable; those that are in go on.
+  virtual void drain() = 0;
 
   virtual const ModelSummary& summary() const = 0;
   /// The model's own defaults (generation_config.json) as sampling parameters.

@@ -29,6 +29,14 @@ struct EngineOptions {
   int max_model_len = 0;       ///< longest prompt plus output; 0: what the model was made for
   int block_tokens = 16;       ///< positions per KV block
   int64_t kv_cache_bytes = 0;  ///< 0: enough for max_sequences of max_model_len, within free memory
+  /// Prompts that begin alike share keys and values, as long as the cache keeps them. Never with a capacity_factor: what
+  /// one step dropped would go on into later answers.
+  bool prefix_cache = true;
+  int64_t max_queued_requests = 0;  ///< requests before their first step; 0: no limit
+  int64_t max_queued_tokens = 0;    ///< prompt tokens of these; 0: no limit
+  double ageing_s = 10;             ///< waiting this long is worth one level of Request::priority
+  int min_decode_batch = 0;         ///< steps that only decode wait for this many sequences ...
+  double decode_wait_s = 0;         ///< ... but no longer than this; 0: they never wait
   /// Picks that an expert takes in a step, over an even share; 0: all of them (dropless). What does
   /// not fit passes by on the residual stream, so answers then depend on what shares the step.
   float capacity_factor = 0;

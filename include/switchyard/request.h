@@ -45,6 +45,13 @@ struct Request {
   std::vector<Message> messages;
   SamplingParams sampling;
   std::string topic;  ///< a label for recorded routings; nothing else looks at it
+  int priority = 0;   ///< [-1000, 1000], lower first; see EngineOptions::ageing_s
+  double queue_timeout_s =
+      0;                 ///< ends with Code::deadline unless its first step comes in time; 0: never
+  double timeout_s = 0;  ///< the same for its last token
+  bool reuse_prefix = true;  ///< false: computes all of its prompt, and leaves nothing to others
+  bool moe_stats = true;     ///< counts its picks for the last event, at about 2 ns a pick
+  std::string cache_salt;    ///< only requests of the same salt share prefixes
 };
 
 using RequestId = uint64_t;
@@ -57,10 +64,12 @@ struct RequestTimings {
   double prefill_s = 0;  ///< first scheduled to first token
   double decode_s = 0;   ///< first to last token
   int prompt_tokens = 0;
+  int cached_tokens = 0;  ///< of the prompt: found in the prefix cache, and not computed
   int output_tokens = 0;
 };
 
-/// Where a request's tokens were sent: picks[layer][expert], over MoE layers in order.
+/// Where a request's tokens were sent: picks[layer][expert], over MoE layers in order. Without those of cached tokens,
+/// which were sent nowhere.
 struct RequestMoe {
   std::vector<std::vector<uint32_t>> picks;
 };
@@ -74,7 +83,7 @@ struct Event {
   std::optional<Error> error;          ///< when finish is error
   std::vector<int32_t> prompt_tokens;  ///< in the last event
   RequestTimings timings;              ///< in the last event
-  RequestMoe moe;                      ///< in the last event
+  RequestMoe moe;                      ///< in the last event; empty without Request::moe_stats
 };
 
 }  // namespace switchyard

@@ -23,12 +23,15 @@ enum class Code : unsigned char {
   cancelled,      ///< the caller gave up
   device,         ///< an accelerator or peer failed
   internal,       ///< our own fault that could be reported
+  overloaded,     ///< too much is waiting already: try again later
+  deadline,       ///< the time that the caller gave was not enough
 };
 
 /// The code's name as it is written in messages and JSON.
 constexpr std::string_view code_name(Code code) {
   constexpr std::string_view kNames[] = {"bad_request", "bad_file",  "unsupported", "out_of_memory",
-                                         "unavailable", "cancelled", "device",      "internal"};
+                                         "unavailable", "cancelled", "device",      "internal",
+                                         "overloaded",  "deadline"};
   return kNames[static_cast<unsigned char>(code)];
 }
 

@@ -109,6 +109,7 @@ Result<DecodeRun> run_decode(Engine& engine, const DecodeShape& shape, int max_s
   std::optional<Error> refused;
   for (int b = 0; b < shape.sequences && !refused; ++b) {
     Request request;
+    request.moe_stats = false;
     request.prompt_tokens =
         bench_prompt(shape.context, summary.vocab, stream * 4096 + static_cast<uint32_t>(b));
     request.sampling.temperature = 0;

@@ -112,6 +112,7 @@ BenchLatency::BenchLatency(CLI::App& parent, CLI::App*& app) {
 
 ExitCode BenchLatency::run() {
   model_.engine.max_sequences = *std::max_element(batches_.begin(), batches_.end());
+  model_.engine.prefix_cache = false;  // the same prompt is measured again and again
   if (!trace_file_.empty()) model_.engine.trace_events = kChromeTraceEvents;
   if (floor_) {  // while the device's memory is free
     const auto gbps = read_gbps();
@@ -194,6 +195,7 @@ Result<RequestTimings> BenchLatency::play(int prompt_tokens, int output_tokens, 
     return fail(Code::bad_request, "{} prompt and {} output tokens, but sequences may have {}",
                 prompt_tokens, output_tokens, engine_->summary().max_model_len);
   Request request;
+  request.moe_stats = false;
   request.prompt_tokens = bench_prompt(prompt_tokens, engine_->summary().vocab, stream);
   request.sampling.temperature = 0;
   request.sampling.max_tokens = output_tokens;

@@ -16,8 +16,8 @@ enum ExitCode : int {
 };
 
 constexpr ExitCode exit_code(Code code) noexcept {
-  constexpr ExitCode kCodes[] = {kUsage,   kInvalidModel, kUnsupported, kOutOfMemory,
-                                 kFailure, kInterrupted,  kFailure,     kFailure};
+  constexpr ExitCode kCodes[] = {kUsage,       kInvalidModel, kUnsupported, kOutOfMemory, kFailure,
+                                 kInterrupted, kFailure,      kFailure,     kFailure,     kFailure};
   return kCodes[static_cast<unsigned char>(code)];
 }
 

@@ -8,6 +8,11 @@
 namespace switchyard::cli {
 namespace {
 
+/// Prompt tokens that took the time of the prefill.
+int computed_tokens(const RequestTimings& timings) {
+  return timings.prompt_tokens - timings.cached_tokens;
+}
+
 double per_second(int count, double seconds) { return seconds > 0 ? count / seconds : 0; }
 
 void write_ids(JsonWriter& json, std::string_view name, const std::vector<int32_t>& ids) {
@@ -18,10 +23,11 @@ void write_ids(JsonWriter& json, std::string_view name, const std::vector<int32_
 
 void write_timings(JsonWriter& json, const RequestTimings& timings) {
   json.key("timings").begin_object();
-  json.field("prompt_tokens", timings.prompt_tokens).field("output_tokens", timings.output_tokens);
+  json.field("prompt_tokens", timings.prompt_tokens).field("cached_tokens", timings.cached_tokens);
+  json.field("output_tokens", timings.output_tokens);
   json.field("queue_s", timings.queue_s).field("prefill_s", timings.prefill_s);
   json.field("decode_s", timings.decode_s);
-  json.field("prefill_tokens_per_s", per_second(timings.prompt_tokens, timings.prefill_s));
+  json.field("prefill_tokens_per_s", per_second(computed_tokens(timings), timings.prefill_s));
   json.field("decode_tokens_per_s", per_second(timings.output_tokens - 1, timings.decode_s));
   json.end_object();
 }
@@ -91,8 +97,9 @@ void write_output(JsonWriter& json, const Output& output) {
 std::string timing_text(const Output& output) {
   const RequestTimings& timings = output.last->timings;
   std::string text = fmt::format("{} prompt tokens", timings.prompt_tokens);
+  if (timings.cached_tokens > 0) text += fmt::format(" ({} cached)", timings.cached_tokens);
   if (timings.prefill_s > 0)
-    text += fmt::format(" at {:.1f}/s", per_second(timings.prompt_tokens, timings.prefill_s));
+    text += fmt::format(" at {:.1f}/s", per_second(computed_tokens(timings), timings.prefill_s));
   text += fmt::format(", {} new", timings.output_tokens);
   if (timings.decode_s > 0)
     text += fmt::format(" at {:.1f}/s", per_second(timings.output_tokens - 1, timings.decode_s));

@@ -171,6 +171,7 @@ Result<std::vector<Prompt>> Record::read_inputs() const {
 
 Request Record::make_request(const std::string& topic) const {
   Request request;
+  request.moe_stats = false;  // the trace has them
   request.sampling = sampling_.apply(engine_->default_sampling());
   if (prefill_only_) request.sampling.max_tokens = 1;
   request.topic = topic;
@@ -232,6 +233,7 @@ ExitCode Record::run() {
   if (!prompts.ok()) return report(prompts.error());
   model_.engine.on_routed_step = [this](const RoutedStep& step) { sink_.push(step); };
   model_.engine.routed_picks = picks_;
+  model_.engine.prefix_cache = false;  // a trace holds every token
   auto engine = open_engine(model_);
   if (!engine.ok()) return report(engine.error());
   engine_ = *std::move(engine);

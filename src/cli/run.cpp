@@ -65,6 +65,8 @@ Run::Run(CLI::App& parent, CLI::App*& app) {
       ->allow_extra_args(false);
   app->add_flag("--chat", chat_, "The prompt is a user's message: use the model's chat template");
   sampling_.declare(*app);
+  app->add_flag("--prefix-cache,!--no-prefix-cache", model_.engine.prefix_cache,
+                "Prompts that begin alike share keys and values (default: on)");
   app->add_flag("--json", json_, "Print one JSON object at the end");
   app->add_flag("--moe-report,!--no-moe-report", moe_report_,
                 "Which experts worked and where the time went, after the run");
@@ -92,6 +94,7 @@ ExitCode Run::run() {
 Request Run::make_request(std::string text) const {
   Request request;
   request.sampling = sampling_.apply(engine_->default_sampling());
+  request.moe_stats = json_ || moe_report_;
   if (chat_) {
     request.messages.push_back({"user", std::move(text)});
   } else {

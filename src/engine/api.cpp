@@ -121,6 +121,11 @@ engine::LoopOptions loop_options(const EngineOptions& options, const engine::Mem
   loop.limits.max_step_tokens = options.max_step_tokens;
   loop.limits.block_tokens = options.block_tokens;
   loop.limits.num_blocks = plan.num_blocks;
+  loop.limits.ageing_s = options.ageing_s;
+  loop.limits.min_decode_batch = options.min_decode_batch;
+  loop.limits.decode_wait_s = options.decode_wait_s;
+  loop.queue = {options.max_queued_requests, options.max_queued_tokens};
+  loop.prefix_cache = options.prefix_cache && options.capacity_factor == 0;
   loop.max_model_len = plan.max_model_len;
   loop.vocab = folder.config.vocab;
   loop.experts = experts_of(folder.config);
@@ -150,12 +155,14 @@ class OpenedEngine final : public Engine {
   Status load(int64_t start_ns);
 
   Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) override {
-    SWITCHYARD_ASSIGN(std::vector<int32_t> prompt, tokenize(request));
-    return loop_->submit(std::move(prompt), std::move(request.sampling), std::move(sink),
-                         std::move(request.topic));
+    SWITCHYARD_ASSIGN(engine::Ticket ticket, loop_->reserve());
+    SWITCHYARD_ASSIGN(request.prompt_tokens, tokenize(request));
+    return loop_->submit(std::move(request), std::move(sink), std::move(ticket));
   }
   void cancel(RequestId id) override { loop_->cancel(id); }
   void wait_idle() override { loop_->wait_idle(); }
+  bool wait_idle_for(double seconds) override { return loop_->wait_idle_for(seconds); }
+  void drain() override { loop_->drain(); }
   const ModelSummary& summary() const override { return summary_; }
   SamplingParams default_sampling() const override { return folder_.defaults.sampling; }
   EngineStats stats() const override;
@@ -193,13 +200,14 @@ Status OpenedEngine::load(int64_t start_ns) {
       model::Model::kv_block_bytes(folder_.config, options_.block_tokens,
                                    engine::precision_dtype(options_.precision)));
   SWITCHYARD_ASSIGN(const engine::MemoryPlan plan, engine::plan_memory(needs, options_, available));
+  const engine::LoopOptions loop = loop_options(options_, plan, folder_);
+  SWITCHYARD_TRY(loop.limits.check());
   SWITCHYARD_ASSIGN(auto model,
                     model::Model::load(options_.model, folder_.config, load_options(options_, plan),
                                        Stream(device, pool_, &tracer_)));
   summary_ = engine::summarize(*model, plan, options_, pool_.num_threads());
   model_.emplace(std::move(model));
-  loop_.emplace(*model_, *folder_.tokenizer, loop_options(options_, plan, folder_), pool_, tracer_,
-                metrics_);
+  loop_.emplace(*model_, *folder_.tokenizer, loop, pool_, tracer_, metrics_);
   summary_.chat_template = folder_.chat.ok() ? folder_.chat->source() : "";
   summary_.load_s = static_cast<double>(now_ns() - start_ns) * 1e-9;
   engine::register_facts(metrics_, summary_, folder_.config, model_->model().memory(), options_);

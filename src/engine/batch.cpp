@@ -26,17 +26,13 @@ Batch::Batch(const schedule::Limits& limits, int max_blocks) : max_blocks_(max_b
 }
 
 model::StepInput Batch::build(const schedule::Decision& decision,
-                              const schedule::Scheduler& scheduler,
                               std::span<const Live* const> live) {
   SWITCHYARD_CHECK(live.size() == decision.runs.size(), "{} requests for {} runs", live.size(),
                    decision.runs.size());
   for (auto* values : {&token_, &position_, &seq_offset_, &context_len_, &logit_row_})
     values->clear();
   seq_offset_.push_back(0);
-  for (size_t b = 0; b < live.size(); ++b) {
-    const schedule::Decision::Run& run = decision.runs[b];
-    append(run, *scheduler.find(run.id), *live[b]);
-  }
+  for (size_t b = 0; b < live.size(); ++b) append(decision.runs[b], *live[b]);
   model::StepInput input;
   input.token = view(token_);
   input.position = view(position_);
@@ -49,16 +45,15 @@ model::StepInput Batch::build(const schedule::Decision& decision,
   return input;
 }
 
-void Batch::append(const schedule::Decision::Run& run, const schedule::Sequence& sequence,
-                   const Live& live) {
+void Batch::append(const schedule::Decision::Run& run, const Live& live) {
+  const std::vector<int32_t>& blocks = live.sequence->blocks;
   const int end = run.first_token + run.num_tokens;
-  SWITCHYARD_CHECK(end <= static_cast<int>(live.tokens.size()) &&
-                       static_cast<int>(sequence.blocks.size()) <= max_blocks_,
-                   "request {}: tokens to {} of {}, {} blocks of {}", run.id, end,
-                   live.tokens.size(), sequence.blocks.size(), max_blocks_);
+  SWITCHYARD_CHECK(
+      end <= static_cast<int>(live.tokens.size()) && static_cast<int>(blocks.size()) <= max_blocks_,
+      "request {}: tokens to {} of {}, {} blocks of {}", run.id, end, live.tokens.size(),
+      blocks.size(), max_blocks_);
   const auto row = context_len_.size() * static_cast<size_t>(max_blocks_);
-  std::copy(sequence.blocks.begin(), sequence.blocks.end(),
-            block_table_.begin() + static_cast<std::ptrdiff_t>(row));
+  std::copy(blocks.begin(), blocks.end(), block_table_.begin() + static_cast<std::ptrdiff_t>(row));
   context_len_.push_back(run.first_token);
   for (int position = run.first_token; position < end; ++position) {
     token_.push_back(live.tokens[static_cast<size_t>(position)]);

@@ -18,15 +18,13 @@ class Batch {
   Batch(const schedule::Limits& limits, int max_blocks);
 
   /// live[i] is the request of decision.runs[i]. The views are valid until the next call.
-  model::StepInput build(const schedule::Decision& decision, const schedule::Scheduler& scheduler,
-                         std::span<const Live* const> live);
+  model::StepInput build(const schedule::Decision& decision, std::span<const Live* const> live);
 
   /// [B + 1] of the last build.
   std::span<const int32_t> seq_offset() const noexcept { return seq_offset_; }
 
  private:
-  void append(const schedule::Decision::Run& run, const schedule::Sequence& sequence,
-              const Live& live);
+  void append(const schedule::Decision::Run& run, const Live& live);
 
   int max_blocks_;
   std::vector<int32_t> token_, position_;  // [T]

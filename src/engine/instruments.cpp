@@ -29,11 +29,8 @@ void catch_up(Counter& counter, uint64_t total, uint64_t& seen) {
 }  // namespace
 
 Stage stage_of(const schedule::Decision& decision) {
-  if (decision.decode_only) return Stage::decode;
-  // Decoding sequences come first in a batch.
-  const schedule::Decision::Run& first = decision.runs.front();
-  const bool has_decoding = first.samples && first.num_tokens == 1 && first.first_token > 0;
-  return has_decoding ? Stage::mixed : Stage::prefill;
+  if (decision.num_decodes == 0) return Stage::prefill;
+  return decision.num_decodes == std::ssize(decision.runs) ? Stage::decode : Stage::mixed;
 }
 
 Instruments::ByStage Instruments::by_stage(MetricRegistry& registry, const char* name,
@@ -77,12 +74,22 @@ Instruments::Instruments(MetricRegistry& r, int num_moe_layers)
       waiting_kv_blocks_(r.gauge("switchyard_requests_waiting", "Requests that wait, by reason",
                                  {{"reason", "kv_blocks"}})),
       preemptions_(r.counter("switchyard_preemptions_total",
-                             "Sequences that gave up their KV blocks to older ones")),
+                             "Sequences that gave up their KV blocks to those before them")),
       recomputed_tokens_(r.counter("switchyard_recomputed_tokens_total",
-                                   "Cached positions that preemptions threw away")),
-      prompt_tokens_(r.counter("switchyard_prompt_tokens_total", "Prompt tokens, by source",
-                               {{"source", "computed"}})),
+                                   "Positions that were computed again after a preemption")),
+      held_steps_(r.counter("switchyard_held_steps_total",
+                            "Decoding steps that were held back to wait for company")),
+      prompt_computed_(r.counter("switchyard_prompt_tokens_total", "Prompt tokens, by source",
+                                 {{"source", "computed"}})),
+      prompt_cached_(r.counter("switchyard_prompt_tokens_total", "Prompt tokens, by source",
+                               {{"source", "cached"}})),
       generation_tokens_(r.counter("switchyard_generation_tokens_total", "Tokens produced")),
+      prefix_queries_(r.counter("switchyard_prefix_cache_query_tokens_total",
+                                "Prompt tokens that were looked up in the prefix cache")),
+      prefix_hits_(r.counter("switchyard_prefix_cache_hit_tokens_total",
+                             "Prompt tokens that were found there")),
+      evictions_(r.counter("switchyard_prefix_cache_evictions_total",
+                           "Cached KV blocks that were emptied for new contents")),
       request_prompt_tokens_(r.histogram("switchyard_request_prompt_tokens",
                                          "Prompt tokens of a finished request", powers_of_two(18))),
       request_generation_tokens_(r.histogram("switchyard_request_generation_tokens",
@@ -111,7 +118,11 @@ Instruments::Instruments(MetricRegistry& r, int num_moe_layers)
           by_stage(r, "switchyard_step_sequences", "Sequences of a step", powers_of_two(11))),
       kv_usage_(r.gauge("switchyard_kv_cache_usage_ratio", "Used share of the KV blocks")),
       kv_free_(r.gauge("switchyard_kv_cache_blocks", "KV blocks, by state", {{"state", "free"}})),
+      kv_cached_(
+          r.gauge("switchyard_kv_cache_blocks", "KV blocks, by state", {{"state", "cached"}})),
       kv_used_(r.gauge("switchyard_kv_cache_blocks", "KV blocks, by state", {{"state", "used"}})),
+      last_experts_(r.gauge("switchyard_last_step_active_experts",
+                            "Experts with work in the step before, as the scheduler was told")),
       step_imbalance_(by_stage(r, "switchyard_step_load_imbalance_ratio",
                                "Largest hottest-over-mean of a step over its MoE layers",
                                imbalance_bounds())),
@@ -128,6 +139,16 @@ Instruments::Instruments(MetricRegistry& r, int num_moe_layers)
     finished_[i] =
         &r.counter("switchyard_requests_finished_total", "Requests that have ended, by reason",
                    {{"finish_reason", finish_reason_name(kReasons[i])}});
+  constexpr const char* kRefusals[] = {"queue_full", "queue_tokens", "draining"};
+  for (size_t i = 0; i < refused_.size(); ++i)
+    refused_[i] =
+        &r.counter("switchyard_requests_rejected_total",
+                   "Requests that were turned away, by reason", {{"reason", kRefusals[i]}});
+  constexpr const char* kDeadlines[] = {"queue", "total"};
+  for (size_t i = 0; i < expired_.size(); ++i)
+    expired_[i] = &r.counter("switchyard_deadlines_missed_total",
+                             "Requests that ended because their time was over, by deadline",
+                             {{"deadline", kDeadlines[i]}});
   for (int layer = 0; layer < num_moe_layers; ++layer) layers_.push_back(layer_series(r, layer));
 }
 
@@ -136,7 +157,8 @@ void Instruments::on_token(const Live& live, int64_t previous_ns, int64_t now_ns
   if (previous_ns > 0) {
     inter_token_latency_.observe(seconds(now_ns - previous_ns));
   } else {
-    prompt_tokens_.add(static_cast<uint64_t>(live.prompt_tokens));
+    prompt_computed_.add(static_cast<uint64_t>(live.prompt_tokens - live.cached_tokens));
+    prompt_cached_.add(static_cast<uint64_t>(live.cached_tokens));
     time_to_first_token_.observe(seconds(now_ns - live.moments.submitted));
   }
 }
@@ -161,6 +183,7 @@ void Instruments::on_step(const schedule::Decision& decision, double step_s,
   step_duration_[stage]->observe(step_s);
   step_tokens_[stage]->observe(decision.num_tokens);
   step_sequences_[stage]->observe(static_cast<double>(decision.runs.size()));
+  last_experts_.set(decision.experts_touched);
   if (routing.worst_imbalance > 0) {
     step_imbalance_[stage]->observe(routing.worst_imbalance);
     step_experts_[stage]->observe(routing.mean_experts);
@@ -182,11 +205,15 @@ void Instruments::on_counts(const schedule::Counts& counts, const schedule::Limi
   waiting_capacity_.set(slots_full ? counts.waiting : 0);
   waiting_kv_blocks_.set(slots_full ? 0 : counts.waiting);
   kv_free_.set(counts.blocks_free);
+  kv_cached_.set(counts.blocks_cached);
   kv_used_.set(counts.blocks_used);
-  kv_usage_.set(static_cast<double>(counts.blocks_used) /
-                static_cast<double>(counts.blocks_free + counts.blocks_used));
-  catch_up(preemptions_, counts.preemptions, seen_preemptions_);
-  catch_up(recomputed_tokens_, counts.recomputed_tokens, seen_recomputed_);
+  kv_usage_.set(static_cast<double>(counts.blocks_used) / limits.num_blocks);
+  catch_up(preemptions_, counts.preemptions, seen_.preemptions);
+  catch_up(recomputed_tokens_, counts.recomputed_tokens, seen_.recomputed_tokens);
+  catch_up(held_steps_, counts.held_steps, seen_.held_steps);
+  catch_up(prefix_queries_, counts.prefix_query_tokens, seen_.prefix_query_tokens);
+  catch_up(prefix_hits_, counts.prefix_hit_tokens, seen_.prefix_hit_tokens);
+  catch_up(evictions_, counts.evictions, seen_.evictions);
 }
 
 }  // namespace switchyard::engine

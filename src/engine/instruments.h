@@ -21,6 +21,9 @@ using Stage = StepStage;
 inline constexpr int kNumStages = 3;
 Stage stage_of(const schedule::Decision& decision);
 
+/// Why a request was turned away at the door.
+enum class Refusal : uint8_t { queue_full, queue_tokens, draining };
+
 class Instruments {
  public:
   Instruments(MetricRegistry& registry, int num_moe_layers);
@@ -30,6 +33,9 @@ class Instruments {
   void on_end(FinishReason reason, const RequestTimings& timings, const Moments& moments,
               int64_t now_ns);
   void on_non_finite() { non_finite_.add(); }
+  /// Any thread.
+  void on_refusal(Refusal reason) { refused_[static_cast<size_t>(reason)]->add(); }
+  void on_expiry(schedule::Deadline deadline) { expired_[static_cast<size_t>(deadline)]->add(); }
   void on_step(const schedule::Decision& decision, double seconds, const StepRouting& routing,
                const Statistics& statistics);
   /// After every turn, also one without a step.
@@ -49,16 +55,22 @@ class Instruments {
 
   Gauge &running_, &waiting_capacity_, &waiting_kv_blocks_;
   std::array<Counter*, 4> finished_{};  // stop, length, cancelled, error
-  Counter &preemptions_, &recomputed_tokens_, &prompt_tokens_, &generation_tokens_;
+  std::array<Counter*, 3> refused_{};   // by Refusal
+  std::array<Counter*, 2> expired_{};   // by schedule::Deadline
+  Counter &preemptions_, &recomputed_tokens_, &held_steps_;
+  Counter &prompt_computed_, &prompt_cached_, &generation_tokens_;
+  Counter &prefix_queries_, &prefix_hits_, &evictions_;
   Histogram &request_prompt_tokens_, &request_generation_tokens_;
   Histogram &time_to_first_token_, &inter_token_latency_, &time_per_output_token_;
   Histogram &request_duration_, &request_queue_, &request_prefill_, &request_decode_;
   ByStage step_duration_, step_tokens_, step_sequences_;
-  Gauge &kv_usage_, &kv_free_, &kv_used_;
+  Gauge &kv_usage_, &kv_free_, &kv_cached_, &kv_used_;
+  Gauge& last_experts_;
   ByStage step_imbalance_, step_experts_;
   Counter &non_finite_, &non_finite_router_;
   std::vector<LayerSeries> layers_;  // [MoE layers]
-  uint64_t seen_preemptions_ = 0, seen_recomputed_ = 0, seen_unusable_ = 0;
+  schedule::Counts seen_;            // when last asked
+  uint64_t seen_unusable_ = 0;
 };
 
 }  // namespace switchyard::engine

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/intake.h"
 
+#include <chrono>
+#include <cmath>
 #include <utility>
 
 namespace switchyard::engine {
@@ -45,9 +47,14 @@ bool Intake::drain(News& news) {
   return true;
 }
 
-void Intake::wait() {
+void Intake::wait(double seconds) {
   std::unique_lock lock(mutex_);
-  news_.wait(lock, [&] { return has_news_.load(std::memory_order_relaxed); });
+  const auto is_new = [&] { return has_news_.load(std::memory_order_relaxed); };
+  if (std::isinf(seconds)) {
+    news_.wait(lock, is_new);
+  } else {
+    news_.wait_for(lock, std::chrono::duration<double>(seconds), is_new);
+  }
 }
 
 void Intake::ended() {
@@ -58,6 +65,11 @@ void Intake::ended() {
 void Intake::wait_idle() {
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [&] { return alive_ == 0; });
+}
+
+bool Intake::wait_idle_for(double seconds) {
+  std::unique_lock lock(mutex_);
+  return idle_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return alive_ == 0; });
 }
 
 }  // namespace switchyard::engine

@@ -29,13 +29,15 @@ class Intake {
   };
   /// False when nothing is new. Loop thread.
   bool drain(News& news);
-  /// Blocks until something is new. Loop thread.
-  void wait();
+  /// Blocks until something is new, or for that long. Loop thread.
+  void wait(double seconds);
 
   /// One request has had its last event. Loop thread.
   void ended();
   /// Blocks until every pushed request has ended.
   void wait_idle();
+  /// The same, for that long: false when some have not.
+  bool wait_idle_for(double seconds);
 
  private:
   std::atomic<bool> has_news_{false};

@@ -10,8 +10,10 @@
 
 #include "switchyard/request.h"
 
+#include "engine/door.h"
 #include "engine/statistics.h"
 #include "engine/text_stream.h"
+#include "schedule/sequence.h"
 
 namespace switchyard::engine {
 
@@ -30,7 +32,15 @@ struct Live {
   std::string topic;
   SamplingParams params;
   uint64_t seed = 0;
-  std::vector<int32_t> tokens;  ///< prompt, then output; room for max_tokens is reserved
+  Ticket ticket;  ///< its place in the queue, until its first step
+  int priority = 0;
+  double queue_timeout_s = 0, timeout_s = 0;  ///< 0: none
+  bool counts_picks = false;
+  bool reuses_prefix = false;                    ///< names its blocks, and shares them
+  schedule::BlockKey last_key;                   ///< of its last full block
+  std::vector<schedule::BlockKey> prompt_keys;   ///< until the scheduler has them
+  const schedule::Sequence* sequence = nullptr;  ///< the scheduler's, from admission to its end
+  std::vector<int32_t> tokens;  ///< prompt, then output; room for max_tokens from the first step on
   int prompt_tokens = 0;        ///< how many of them are prompt
   int max_tokens = 0;           ///< of prompt and output together
   std::vector<int32_t>
@@ -38,8 +48,10 @@ struct Live {
   TextStream text;
   EventSink sink;
   Moments moments;
-  PickCounts picks;  ///< [MoE layer][expert], see Statistics::slot
-  Event event;       ///< reused from token to token, so that a warm step allocates nothing
+  int cached_tokens = 0;   ///< prompt tokens from the prefix cache
+  PickCounts picks;        ///< [MoE layer][expert], see Statistics::slot
+  int counted_tokens = 0;  ///< positions below have been counted in picks, or were cached
+  Event event;             ///< reused from token to token, so that a warm step allocates nothing
 
   int output_tokens() const noexcept { return static_cast<int>(tokens.size()) - prompt_tokens; }
 };

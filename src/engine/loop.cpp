@@ -2,39 +2,30 @@
 #include "engine/loop.h"
 
 #include <algorithm>
-#include <atomic>
+#include <random>
 
 #include "base/check.h"
-#include "base/random.h"
 #include "base/result.h"
+#include "engine/make_live.h"
 
 namespace switchyard::engine {
 namespace {
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-/// A seed that nobody chose: from the clock, and different for every call.
-uint64_t fresh_seed() {
-  static std::atomic<uint32_t> calls{0};
-  const auto clock = static_cast<uint64_t>(now_ns());
-  const PhiloxBlock words = philox4x32(
-      {static_cast<uint32_t>(clock), static_cast<uint32_t>(clock >> 32), calls.fetch_add(1), 0},
-      {0x53574954, 0x43485944});
-  return uint64_t{words[0]} << 32 | words[1];
-}
-
-Status check_token_ids(std::span<const int32_t> tokens, int vocab, std::string_view field) {
-  for (size_t i = 0; i < tokens.size(); ++i)
-    if (tokens[i] < 0 || tokens[i] >= vocab)
-      return fail(Code::bad_request, "{}[{}] is {}, expected a token id in [0, {})", field, i,
-                  tokens[i], vocab);
-  return {};
+/// Of one engine; see schedule/block_key.h.
+SipKey fresh_secret() {
+  std::random_device device;
+  SipKey secret{};
+  for (uint64_t& word : secret) word = uint64_t{device()} << 32 | device();
+  return secret;
 }
 
 RequestTimings timings_of(const Live& live) {
   const Moments& at = live.moments;
   RequestTimings timings;
   timings.prompt_tokens = live.prompt_tokens;
+  timings.cached_tokens = live.cached_tokens;
   timings.output_tokens = live.output_tokens();
   if (at.first_run > 0) timings.queue_s = seconds(at.first_run - at.submitted);
   if (at.first_token > 0) {
@@ -53,6 +44,8 @@ EngineLoop::EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer,
       tokenizer_(tokenizer),
       options_(options),
       tracer_(tracer),
+      secret_(fresh_secret()),
+      door_(options.queue),
       scheduler_(options.limits),
       batch_(options.limits,
              schedule::blocks_for(options.max_model_len, options.limits.block_tokens)),
@@ -62,6 +55,7 @@ EngineLoop::EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer,
   const auto most = static_cast<size_t>(options.limits.max_sequences);
   runs_.reserve(most);
   picks_.reserve(most);
+  skip_.reserve(most);
   rows_.reserve(most);
   finish_.reserve(most);
   outcomes_.reserve(most);
@@ -71,44 +65,38 @@ EngineLoop::EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer,
                       statistics_);
 }
 
-Result<RequestId> EngineLoop::submit(std::vector<int32_t> prompt, SamplingParams params,
-                                     EventSink sink, std::string topic) {
-  SWITCHYARD_TRY(params.check());
-  if (prompt.empty())
-    return fail(Code::bad_request, "the prompt is empty: expected at least one token");
-  SWITCHYARD_TRY(check_token_ids(prompt, options_.vocab, "prompt_tokens"));
-  SWITCHYARD_TRY(check_token_ids(params.stop_token_ids, options_.vocab, "stop_token_ids"));
-  if (prompt.size() >= static_cast<size_t>(options_.max_model_len))
-    return fail(Code::bad_request,
-                "the prompt has {} tokens, but prompt and output together may have {}: shorten it",
-                prompt.size(), options_.max_model_len);
-  auto live = std::make_unique<Live>(TextStream(tokenizer_, params.stop), std::move(sink));
-  live->topic = std::move(topic);
-  live->prompt_tokens = static_cast<int>(prompt.size());
-  const int room = options_.max_model_len - live->prompt_tokens;
-  live->max_tokens = live->prompt_tokens + std::min(params.max_tokens, room);
-  live->tokens = std::move(prompt);
-  live->tokens.reserve(static_cast<size_t>(live->max_tokens));
-  live->event.text.reserve(TextStream::kPieceBytes);
-  if (!params.ignore_eos) live->end_tokens = options_.eos_ids;
-  live->end_tokens.insert(live->end_tokens.end(), params.stop_token_ids.begin(),
-                          params.stop_token_ids.end());
-  live->seed = params.seed ? *params.seed : fresh_seed();
-  live->params = std::move(params);
-  live->picks.assign(statistics_.num_slots(), 0);
-  live->moments.submitted = now_ns();
+Result<Ticket> EngineLoop::reserve() {
+  auto ticket = door_.enter();
+  if (!ticket.ok())
+    instruments_.on_refusal(ticket.error().code == Code::overloaded ? Refusal::queue_full
+                                                                    : Refusal::draining);
+  return ticket;
+}
+
+Result<RequestId> EngineLoop::submit(Request request, EventSink sink, Ticket ticket) {
+  const Status room = ticket.add_tokens(std::ssize(request.prompt_tokens));
+  if (!room.ok()) {
+    instruments_.on_refusal(Refusal::queue_tokens);
+    return room.error();
+  }
+  SWITCHYARD_ASSIGN(auto live,
+                    make_live(std::move(request), std::move(sink), options_, tokenizer_, secret_));
+  if (live->counts_picks) live->picks.assign(statistics_.num_slots(), 0);
+  live->ticket = std::move(ticket);
   return intake_.push(std::move(live));
 }
 
 void EngineLoop::run() {
   while (!stopping_)
-    if (!turn() && !stopping_) intake_.wait();
+    if (!turn() && !stopping_) intake_.wait(wake_s_ - seconds(now_ns()));
 }
 
 bool EngineLoop::turn() {
   take_in_news();
   const int64_t start_ns = now_ns();
   const schedule::Decision& decision = scheduler_.decide(seconds(start_ns));
+  wake_s_ = decision.wake_s;
+  end_expired(decision);
   gather(decision, start_ns);
   if (!decision.idle()) {
     const Result<model::StepOutput> output = forward(decision);
@@ -119,12 +107,7 @@ bool EngineLoop::turn() {
     } else {
       fail_runs(picks.error());
     }
-    scheduler_.commit(decision, outcomes_);
-    const int64_t end_ns = now_ns();
-    const double step_s = seconds(end_ns - start_ns);
-    tracer_.add_step(decision.num_tokens, std::ssize(decision.runs), start_ns, end_ns);
-    instruments_.on_step(decision, step_s, statistics_.end_step(step_s), statistics_);
-    if (recorder_) recorder_->end_step();
+    finish_step(decision, start_ns);
     emit(decision);
     model_.between_steps();
   }
@@ -132,10 +115,20 @@ bool EngineLoop::turn() {
   return !decision.idle();
 }
 
+void EngineLoop::finish_step(const schedule::Decision& decision, int64_t start_ns) {
+  const int64_t end_ns = now_ns();
+  const double step_s = seconds(end_ns - start_ns);
+  const StepRouting routing = statistics_.end_step(step_s);
+  scheduler_.commit(decision, outcomes_, {.experts_touched = routing.mean_experts});
+  tracer_.add_step(decision.num_tokens, std::ssize(decision.runs), start_ns, end_ns);
+  instruments_.on_step(decision, step_s, routing, statistics_);
+  if (recorder_) recorder_->end_step();
+}
+
 Result<model::StepOutput> EngineLoop::forward(const schedule::Decision& decision) {
-  model::StepInput input = batch_.build(decision, scheduler_, runs_);
+  model::StepInput input = batch_.build(decision, runs_);
   if (device_sampling_) input.sample = device_sampling_->specs(decision, runs_);
-  statistics_.begin_step(batch_.seq_offset(), picks_);
+  statistics_.begin_step(batch_.seq_offset(), picks_, skip_);
   if (!recorder_) return model_.forward(input, &statistics_);
   recorder_->begin_step(decision, runs_, stage_of(decision));
   return model_.forward(input, &*recorder_);
@@ -156,8 +149,20 @@ void EngineLoop::take_in_news() {
 void EngineLoop::take_in(std::unique_ptr<Live> live) {
   Live& request = *live;
   live_.emplace(request.id, std::move(live));
-  const Status added = scheduler_.add(request.id, request.prompt_tokens, request.max_tokens,
-                                      seconds(request.moments.submitted));
+  const double now_s = seconds(request.moments.submitted);
+  const auto deadline_s = [&](double timeout_s) {
+    return timeout_s > 0 ? now_s + timeout_s : schedule::kNever;
+  };
+  const Status added = scheduler_.add({.id = request.id,
+                                       .prompt_tokens = request.prompt_tokens,
+                                       .max_tokens = request.max_tokens,
+                                       .now_s = now_s,
+                                       .priority = request.priority,
+                                       .queue_deadline_s = deadline_s(request.queue_timeout_s),
+                                       .deadline_s = deadline_s(request.timeout_s),
+                                       .keys = request.prompt_keys});
+  request.prompt_keys = {};
+  request.sequence = scheduler_.find(request.id);
   if (added.ok()) return;
   request.event.error = added.error();
   end(request, FinishReason::error);
@@ -174,21 +179,43 @@ void EngineLoop::cancel_now(RequestId id) {
   end(live, FinishReason::cancelled);
 }
 
-/// Finds the requests of the step, and forgets the picks of those whose tokens will be computed
-/// again.
-void EngineLoop::gather(const schedule::Decision& decision, int64_t now_ns) {
-  for (const RequestId id : decision.preempted) {
-    PickCounts& picks = live_.find(id)->second->picks;
-    std::fill(picks.begin(), picks.end(), 0);
+void EngineLoop::end_expired(const schedule::Decision& decision) {
+  for (const auto& [id, deadline] : decision.expired) {
+    Live& live = *live_.find(id)->second;
+    const bool queue = deadline == schedule::Deadline::queue;
+    instruments_.on_expiry(deadline);
+    live.event.error =
+        fail(Code::deadline, "deadline_exceeded: {} of {} s is over after {} output tokens",
+             queue ? "queue_timeout_s" : "timeout_s", queue ? live.queue_timeout_s : live.timeout_s,
+             live.output_tokens());
+    live.text.finish(live.event.text);
+    end(live, FinishReason::error);
   }
+}
+
+/// The first step of a request.
+void EngineLoop::begin(Live& live, int64_t now_ns) {
+  live.moments.first_run = now_ns;
+  live.ticket.give_back();
+  live.cached_tokens = live.counted_tokens = live.sequence->cached_tokens;
+  // Not on arrival: those who wait may be many, and their longest answers long.
+  live.tokens.reserve(static_cast<size_t>(live.max_tokens));
+  live.event.text.reserve(TextStream::kPieceBytes);
+}
+
+/// Finds the requests of the step, and who of them computes again what was counted before.
+void EngineLoop::gather(const schedule::Decision& decision, int64_t now_ns) {
   statistics_.add_preemptions(decision.preempted.size());
   runs_.clear();
   picks_.clear();
+  skip_.clear();
   for (const schedule::Decision::Run& run : decision.runs) {
     Live& live = *live_.find(run.id)->second;
-    if (live.moments.first_run == 0) live.moments.first_run = now_ns;
+    if (live.moments.first_run == 0) begin(live, now_ns);
     runs_.push_back(&live);
     picks_.push_back(&live.picks);
+    skip_.push_back(std::clamp(live.counted_tokens - run.first_token, 0, run.num_tokens));
+    live.counted_tokens = std::max(live.counted_tokens, run.first_token + run.num_tokens);
   }
 }
 
@@ -237,7 +264,9 @@ void EngineLoop::advance(const schedule::Decision& decision, std::span<const Pic
     } else {
       finish_[i] = accept(live, picked.token, now);
     }
-    if (finish_[i] != FinishReason::none) outcomes_[i] = schedule::Outcome::ended;
+    if (finish_[i] == FinishReason::none) continue;
+    outcomes_[i] =
+        finish_[i] == FinishReason::error ? schedule::Outcome::failed : schedule::Outcome::ended;
   }
 }
 
@@ -246,11 +275,14 @@ FinishReason EngineLoop::accept(Live& live, int32_t token, int64_t now) {
   statistics_.add_output(1);
   if (live.moments.first_token == 0) {
     live.moments.first_token = now;
-    statistics_.add_request(static_cast<uint64_t>(live.prompt_tokens));
+    statistics_.add_request(static_cast<uint64_t>(live.prompt_tokens),
+                            static_cast<uint64_t>(live.cached_tokens));
   }
   live.moments.last_token = now;
   live.tokens.push_back(token);
   live.event.tokens.push_back(token);
+  if (const auto* key = name_filled_block(live, options_.limits.block_tokens, secret_))
+    scheduler_.add_key(live.id, *key);
   const auto& ends = live.end_tokens;
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
     live.text.finish(live.event.text);
@@ -264,7 +296,7 @@ FinishReason EngineLoop::accept(Live& live, int32_t token, int64_t now) {
 /// A failing step fails its sequences, not the process.
 void EngineLoop::fail_runs(const Error& error) {
   finish_.assign(runs_.size(), FinishReason::error);
-  outcomes_.assign(runs_.size(), schedule::Outcome::ended);
+  outcomes_.assign(runs_.size(), schedule::Outcome::failed);
   for (Live* live : runs_) live->event.error = error;
 }
 
@@ -289,7 +321,7 @@ void EngineLoop::end(Live& live, FinishReason reason) {
   event.finish = reason;
   event.timings = timings_of(live);
   event.prompt_tokens.assign(live.tokens.begin(), live.tokens.begin() + live.prompt_tokens);
-  event.moe = statistics_.request_moe(live.picks);
+  if (live.counts_picks) event.moe = statistics_.request_moe(live.picks);
   instruments_.on_end(reason, event.timings, live.moments, now_ns());
   live.sink(event);
   live_.erase(live.id);

@@ -2,8 +2,8 @@
 // EngineLoop: the life of requests between the queue and their events (docs/architecture.md, "The
 // life of a request").
 //
-// Threads: submit(), cancel(), stop(), wait_idle() and statistics() from anywhere; run() and turn()
-// on one thread, the loop's, which also calls the sinks. A warm decoding step neither allocates nor
+// Threads: reserve(), submit(), cancel(), drain(), stop(), wait_idle() and statistics() from
+// anywhere; run() and turn() on one thread, the loop's, which also calls the sinks. A warm decoding step neither allocates nor
 // locks.
 #pragma once
 #include <cstdint>
@@ -15,13 +15,16 @@
 #include <vector>
 
 #include "base/metrics.h"
+#include "base/siphash.h"
 #include "base/threads.h"
 #include "base/trace.h"
 #include "engine/batch.h"
 #include "engine/device_sampling.h"
+#include "engine/door.h"
 #include "engine/instruments.h"
 #include "engine/intake.h"
 #include "engine/live.h"
+#include "engine/loop_options.h"
 #include "engine/model_port.h"
 #include "engine/recorder.h"
 #include "engine/sampler.h"
@@ -31,36 +34,30 @@
 
 namespace switchyard::engine {
 
-struct LoopOptions {
-  schedule::Limits limits;
-  int max_model_len = 0;      ///< of prompt and output together; the cache holds one such sequence
-  int vocab = 0;              ///< V
-  std::vector<int> experts;   ///< [MoE layers] E
-  float capacity_factor = 0;  ///< of the model's routers; 0: dropless
-  std::vector<int32_t> eos_ids;  ///< end of sequence
-  RoutingSink routing_sink;      ///< gets every step's routing; empty: nobody does
-  RoutingDetail routing_detail = RoutingDetail::counts;
-};
-
 class EngineLoop {
  public:
   /// All references must outlive the loop.
   EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer, const LoopOptions& options,
              Pool& pool, Tracer& tracer, MetricRegistry& metrics);
 
-  /// Checks and queues. Errors: Code::bad_request, Code::unavailable.
-  /// The topic is for recorded routings.
-  Result<RequestId> submit(std::vector<int32_t> prompt, SamplingParams params, EventSink sink,
-                           std::string topic = {});
+  /// A place in the queue, to be taken before anything else is done for a request. Errors:
+  /// Code::overloaded, Code::unavailable.
+  Result<Ticket> reserve();
+  /// Checks and queues; request.prompt_tokens is the prompt. Errors: Code::bad_request,
+  /// Code::overloaded, Code::unavailable.
+  Result<RequestId> submit(Request request, EventSink sink, Ticket ticket);
   void cancel(RequestId id) { intake_.cancel(id); }
   void wait_idle() { intake_.wait_idle(); }
+  bool wait_idle_for(double seconds) { return intake_.wait_idle_for(seconds); }
+  /// No more requests; those that are in go on.
+  void drain() { door_.close(); }
   /// Ends every request as cancelled and makes run() return.
   void stop() { intake_.stop(); }
 
   /// Turns until stop().
   void run();
-  /// Takes in what is new and runs one step. False when there was nothing to run. For run() and for
-  /// tests.
+  /// Takes in what is new and runs one step. False when there was nothing to run, or when the step
+  /// was held back. For run() and for tests.
   bool turn();
 
   Statistics& statistics() noexcept { return statistics_; }
@@ -72,7 +69,10 @@ class EngineLoop {
   Result<model::StepOutput> forward(const schedule::Decision& decision);
   void take_in_news();
   void take_in(std::unique_ptr<Live> live);
+  void end_expired(const schedule::Decision& decision);
   void gather(const schedule::Decision& decision, int64_t now_ns);
+  void begin(Live& live, int64_t now_ns);
+  void finish_step(const schedule::Decision& decision, int64_t start_ns);
   Result<std::span<const Pick>> pick(const schedule::Decision& decision,
                                      const model::StepOutput& output);
   void advance(const schedule::Decision& decision, std::span<const Pick> picks);
@@ -87,6 +87,8 @@ class EngineLoop {
   const LoopOptions options_;
   Tracer& tracer_;
 
+  const SipKey secret_;  // of the keys of blocks
+  Door door_;            // before the requests, which hold its tickets
   Intake intake_;
   Intake::News news_;
   schedule::Scheduler scheduler_;
@@ -97,11 +99,13 @@ class EngineLoop {
   std::optional<Recorder> recorder_;  // when there is a sink
   Instruments instruments_;
   std::unordered_map<RequestId, std::unique_ptr<Live>> live_;
+  double wake_s_ = schedule::kNever;  // when to turn again, even if nothing has come
   bool stopping_ = false;
 
   // Of the step that runs, in batch order; reused from step to step.
   std::vector<Live*> runs_;                  // [B]
   std::vector<PickCounts*> picks_;           // [B]
+  std::vector<int32_t> skip_;                // [B] tokens whose picks were counted before
   std::vector<SampleRow> rows_;              // [N]
   std::vector<FinishReason> finish_;         // [B]
   std::vector<schedule::Outcome> outcomes_;  // [B]

@@ -31,12 +31,14 @@ Statistics::Statistics(std::vector<int> experts, float capacity_factor)
       load_(first_slot_.back()),
       base_(sums()) {}
 
-void Statistics::begin_step(std::span<const int32_t> seq_offset,
-                            std::span<PickCounts* const> picks) {
-  SWITCHYARD_CHECK(seq_offset.size() == picks.size() + 1, "{} offsets for {} sequences",
-                   seq_offset.size(), picks.size());
+void Statistics::begin_step(std::span<const int32_t> seq_offset, std::span<PickCounts* const> picks,
+                            std::span<const int32_t> skip) {
+  SWITCHYARD_CHECK(seq_offset.size() == picks.size() + 1 && skip.size() == picks.size(),
+                   "{} offsets and {} to skip for {} sequences", seq_offset.size(), skip.size(),
+                   picks.size());
   seq_offset_ = seq_offset;
   picks_ = picks;
+  skip_ = skip;
   step_ = {};
   step_layers_ = 0;
 }
@@ -49,9 +51,10 @@ void Statistics::on_routing(int moe_layer, const Routing& routing) {
                    seq_offset_.back());
   const int32_t* expert = routing.expert.as<int32_t>();
   for (size_t b = 0; b < picks_.size(); ++b) {
+    if (picks_[b]->empty()) continue;
     uint32_t* count = picks_[b]->data() + slot(moe_layer, 0);
     const int32_t* const end = expert + seq_offset_[b + 1] * top_k;
-    for (const int32_t* at = expert + seq_offset_[b] * top_k; at < end; ++at) {
+    for (const int32_t* at = expert + (seq_offset_[b] + skip_[b]) * top_k; at < end; ++at) {
       if (*at >= 0) ++count[*at];
     }
   }
@@ -133,6 +136,7 @@ Statistics::Sums Statistics::sums() const {
   Sums sums;
   sums.steps = relaxed(steps_);
   sums.prompt_tokens = relaxed(prompt_tokens_);
+  sums.cached_tokens = relaxed(cached_tokens_);
   sums.output_tokens = relaxed(output_tokens_);
   sums.preemptions = relaxed(preemptions_);
   sums.step_s = relaxed(step_s_);
@@ -154,6 +158,7 @@ EngineStats Statistics::read() const {
   EngineStats stats;
   stats.steps = now.steps - base_.steps;
   stats.prompt_tokens = now.prompt_tokens - base_.prompt_tokens;
+  stats.cached_tokens = now.cached_tokens - base_.cached_tokens;
   stats.output_tokens = now.output_tokens - base_.output_tokens;
   stats.preemptions = now.preemptions - base_.preemptions;
   stats.step_s = now.step_s - base_.step_s;

@@ -34,12 +34,17 @@ class Statistics final : public model::RoutingObserver {
   explicit Statistics(std::vector<int> experts, float capacity_factor = 0);
 
   /// Step: who owns which tokens. seq_offset [B + 1], picks [B]: where to count each sequence's
-  /// picks.
-  void begin_step(std::span<const int32_t> seq_offset, std::span<PickCounts* const> picks);
+  /// picks (an empty one counts nothing), but for those of its first skip [B] tokens, which were counted when they were computed
+  /// for the first time.
+  void begin_step(std::span<const int32_t> seq_offset, std::span<PickCounts* const> picks,
+                  std::span<const int32_t> skip);
   void on_routing(int moe_layer, const Routing& routing) override;
   StepRouting end_step(double seconds);
 
-  void add_request(uint64_t prompt_tokens) noexcept { bump(prompt_tokens_, prompt_tokens); }
+  void add_request(uint64_t prompt_tokens, uint64_t cached_tokens) noexcept {
+    bump(prompt_tokens_, prompt_tokens);
+    bump(cached_tokens_, cached_tokens);
+  }
   void add_output(uint64_t tokens) noexcept { bump(output_tokens_, tokens); }
   void add_preemptions(uint64_t count) noexcept { bump(preemptions_, count); }
 
@@ -70,7 +75,7 @@ class Statistics final : public model::RoutingObserver {
   };
   /// A copy of all sums at one moment.
   struct Sums {
-    uint64_t steps = 0, prompt_tokens = 0, output_tokens = 0, preemptions = 0;
+    uint64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, output_tokens = 0, preemptions = 0;
     uint64_t unrouted = 0, unusable = 0;
     double step_s = 0;
     std::vector<uint64_t> load;                         // [slots]
@@ -92,12 +97,13 @@ class Statistics final : public model::RoutingObserver {
   DropWatch drops_;
   std::vector<std::atomic<uint64_t>> load_;  // [slots]
   std::atomic<uint64_t> steps_{0}, prompt_tokens_{0}, output_tokens_{0}, preemptions_{0};
-  std::atomic<uint64_t> unusable_{0};
+  std::atomic<uint64_t> cached_tokens_{0}, unusable_{0};
   std::atomic<double> step_s_{0};
 
   // Of the step that runs.
   std::span<const int32_t> seq_offset_;
   std::span<PickCounts* const> picks_;
+  std::span<const int32_t> skip_;
   StepRouting step_;
   int step_layers_ = 0;
 

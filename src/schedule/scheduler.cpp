@@ -7,167 +7,208 @@
 
 namespace switchyard::schedule {
 
-Status Limits::check() const {
-  if (max_sequences < 1)
-    return fail(Code::bad_request, "max_sequences is {}, expected at least 1", max_sequences);
-  if (block_tokens < 1)
-    return fail(Code::bad_request, "block_tokens is {}, expected at least 1", block_tokens);
-  if (max_step_tokens < max_sequences)
-    return fail(
-        Code::bad_request,
-        "max_step_tokens is {}, but {} sequences may decode one token each in a step: raise "
-        "it or lower max_sequences",
-        max_step_tokens, max_sequences);
-  if (num_blocks < 1)
-    return fail(Code::bad_request, "the KV cache has {} blocks, expected at least 1", num_blocks);
-  return {};
-}
-
 Scheduler::Scheduler(const Limits& limits) : limits_(limits), pool_(limits.num_blocks) {
   SWITCHYARD_CHECK(limits.check().ok(), "{}", limits.check().error().message);
   const auto most = static_cast<size_t>(limits.max_sequences);
-  running_.reserve(most);
+  running_.reserve(limits.max_sequences);
+  stepping_.reserve(most);
   decision_.runs.reserve(most);
   decision_.preempted.reserve(most);
 }
 
-Status Scheduler::add(SequenceId id, int prompt_tokens, int max_tokens, double now_s) {
-  SWITCHYARD_CHECK(id > last_id_, "sequence {} after {}", id, last_id_);
-  SWITCHYARD_CHECK(prompt_tokens >= 1 && prompt_tokens <= max_tokens, "{} of at most {} tokens",
-                   prompt_tokens, max_tokens);
-  const int blocks = blocks_for(max_tokens, limits_.block_tokens);
+Status Scheduler::add(const Arrival& arrival) {
+  SWITCHYARD_CHECK(arrival.id > last_id_, "sequence {} after {}", arrival.id, last_id_);
+  SWITCHYARD_CHECK(arrival.prompt_tokens >= 1 && arrival.prompt_tokens <= arrival.max_tokens,
+                   "{} of at most {} tokens", arrival.prompt_tokens, arrival.max_tokens);
+  if (arrival.priority < -kMaxPriority || arrival.priority > kMaxPriority)
+    return fail(Code::bad_request, "priority is {}, expected -{} (first) to {}", arrival.priority,
+                kMaxPriority, kMaxPriority);
+  const int blocks = blocks_for(arrival.max_tokens, limits_.block_tokens);
   if (blocks > limits_.num_blocks)
     return fail(Code::bad_request,
                 "the request may grow to {} tokens, but the KV cache holds {}: ask for fewer new "
                 "tokens, shorten the prompt or give the cache more memory",
-                max_tokens, int64_t{limits_.num_blocks} * limits_.block_tokens);
-  last_id_ = id;
-  Sequence& sequence = sequences_[id];
-  sequence.id = id;
-  sequence.known_tokens = prompt_tokens;
-  sequence.max_tokens = max_tokens;
-  sequence.arrived_s = now_s;
-  sequence.blocks.reserve(static_cast<size_t>(blocks));
-  waiting_.push_back(&sequence);
+                arrival.max_tokens, int64_t{limits_.num_blocks} * limits_.block_tokens);
+  last_id_ = arrival.id;
+  Sequence& sequence = sequences_[arrival.id];
+  sequence.id = arrival.id;
+  sequence.priority = arrival.priority;
+  sequence.place_s = arrival.now_s + arrival.priority * limits_.ageing_s;
+  sequence.prompt_tokens = sequence.known_tokens = arrival.prompt_tokens;
+  sequence.max_tokens = arrival.max_tokens;
+  sequence.arrived_s = arrival.now_s;
+  sequence.queue_deadline_s = arrival.queue_deadline_s;
+  sequence.deadline_s = arrival.deadline_s;
+  next_deadline_s_ = std::min({next_deadline_s_, arrival.queue_deadline_s, arrival.deadline_s});
+  sequence.keys.assign(arrival.keys.begin(), arrival.keys.end());
+  SWITCHYARD_CHECK(sequence.keys.size() * static_cast<size_t>(limits_.block_tokens) <=
+                       static_cast<size_t>(arrival.prompt_tokens),
+                   "{} keys for a prompt of {} tokens", sequence.keys.size(),
+                   arrival.prompt_tokens);
+  waiting_.insert(sequence);
   return {};
+}
+
+void Scheduler::add_key(SequenceId id, const BlockKey& key) {
+  Sequence& sequence = sequences_.find(id)->second;
+  sequence.keys.push_back(key);
+  SWITCHYARD_CHECK(
+      static_cast<int>(sequence.keys.size()) * limits_.block_tokens <= sequence.known_tokens + 1,
+      "{} keys for {} tokens", sequence.keys.size(), sequence.known_tokens);
 }
 
 bool Scheduler::cancel(SequenceId id) {
   SWITCHYARD_CHECK(!in_step_, "sequence {} is cancelled inside a step", id);
   const auto at = sequences_.find(id);
   if (at == sequences_.end()) return false;
-  Sequence* sequence = &at->second;
-  if (sequence->state == Sequence::State::running) {
-    running_.erase(std::find(running_.begin(), running_.end(), sequence));
-  } else {
-    waiting_.erase(std::find(waiting_.begin(), waiting_.end(), sequence));
-  }
-  release(*sequence);
-  sequences_.erase(at);
+  remove(at->second);
   return true;
+}
+
+void Scheduler::remove(Sequence& sequence) {
+  (sequence.state == Sequence::State::running ? running_ : waiting_).erase(sequence);
+  pool_.release(sequence.blocks);
+  sequences_.erase(sequence.id);
 }
 
 const Decision& Scheduler::decide(double now_s) {
   SWITCHYARD_CHECK(!in_step_, "a decision was not committed");
   now_s_ = now_s;
+  stepping_.clear();
   decision_.runs.clear();
   decision_.preempted.clear();
-  decision_.num_tokens = decision_.num_samples = 0;
+  decision_.expired.clear();
+  decision_.num_tokens = decision_.num_samples = decision_.num_decodes = 0;
+  decision_.wake_s = kNever;
+  decision_.experts_touched = experts_touched_;
+  expire();
+  make_way();
   decide_decoding();
   decide_prompts();
-  admit_waiting();
+  hold_back();
   decision_.decode_only = decision_.num_samples == decision_.num_tokens;
+  decision_.wake_s = std::min(decision_.wake_s, next_deadline_s_);
   in_step_ = !decision_.idle();
   return decision_;
+}
+
+void Scheduler::expire() {
+  if (now_s_ < next_deadline_s_) return;
+  next_deadline_s_ = kNever;
+  for (const auto& [id, sequence] : sequences_) {
+    const double queue_s = sequence.first_run_s < 0 ? sequence.queue_deadline_s : kNever;
+    if (std::min(queue_s, sequence.deadline_s) > now_s_) {
+      next_deadline_s_ = std::min({next_deadline_s_, queue_s, sequence.deadline_s});
+    } else {
+      const bool total = sequence.deadline_s <= now_s_;
+      decision_.expired.push_back({id, total ? Deadline::total : Deadline::queue});
+    }
+  }
+  std::sort(decision_.expired.begin(), decision_.expired.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  for (const Decision::Expiry& gone : decision_.expired) remove(sequences_.find(gone.id)->second);
 }
 
 void Scheduler::decide_decoding() {
   // running_ may shrink from its end while we walk: victims are always behind, or this very
   // sequence.
-  for (size_t i = 0; i < running_.size(); ++i) {
-    if (running_[i]->pending_tokens() != 1) continue;
-    if (grow_for_next_token(i)) run(*running_[i], 1);
-  }
+  for (size_t i = 0; i < running_.size(); ++i)
+    if (running_[i].decodes() && grow_for_next_token(i)) run(running_[i], 1);
+  decision_.num_decodes = static_cast<int>(decision_.runs.size());
 }
 
 bool Scheduler::grow_for_next_token(size_t index) {
-  Sequence& sequence = *running_[index];
+  Sequence& sequence = running_[index];
   const int missing = blocks_for(sequence.known_tokens, limits_.block_tokens) -
                       static_cast<int>(sequence.blocks.size());
   while (missing > 0 && !pool_.take(missing, sequence.blocks)) {
-    preempt_newest();
-    if (running_.size() <= index) return false;  // it was the newest itself
+    preempt(running_.last());
+    if (running_.size() <= index) return false;  // it was the last itself
   }
   return true;
 }
 
-void Scheduler::preempt_newest() {
-  Sequence& victim = *running_.back();
-  running_.pop_back();
-  ++preemptions_;
-  recomputed_tokens_ += static_cast<uint64_t>(victim.computed_tokens);
-  release(victim);
+void Scheduler::preempt(Sequence& victim) {
+  running_.erase(victim);
+  ++counts_.preemptions;
+  victim.lost_tokens = victim.computed_tokens;
+  pool_.release(victim.blocks);
+  victim.blocks.clear();
   victim.computed_tokens = 0;
   victim.state = Sequence::State::waiting;
-  waiting_.push_front(&victim);
+  waiting_.insert(victim);
   decision_.preempted.push_back(victim.id);
 }
 
-void Scheduler::decide_prompts() {
-  for (Sequence* sequence : running_) {
-    if (budget_left() == 0) return;
-    if (sequence->pending_tokens() > 1)
-      run(*sequence, std::min(sequence->pending_tokens(), budget_left()));
+void Scheduler::hold_back() {
+  const auto batch = static_cast<int>(decision_.runs.size());
+  // Company can come from new requests alone: who waits already cannot come in.
+  const bool company_may_come = waiting_.empty() && batch < limits_.max_sequences;
+  const bool small =
+      batch > 0 && batch == decision_.num_decodes && batch < limits_.min_decode_batch;
+  if (!small || !company_may_come || limits_.decode_wait_s == 0) {
+    held_since_s_ = -1;
+    return;
   }
-}
-
-void Scheduler::admit_waiting() {
-  // Who was thrown out in this very step would only be admitted into the room that its elders need.
-  if (!decision_.preempted.empty()) return;
-  while (!waiting_.empty() && budget_left() > 0 &&
-         static_cast<int>(running_.size()) < limits_.max_sequences) {
-    Sequence& sequence = *waiting_.front();
-    const int blocks = blocks_for(sequence.known_tokens, limits_.block_tokens);
-    const int spare = static_cast<int>(running_.size());
-    if (blocks + spare > pool_.num_free() || !pool_.take(blocks, sequence.blocks)) return;
-    waiting_.pop_front();
-    sequence.state = Sequence::State::running;
-    running_.push_back(&sequence);
-    run(sequence, std::min(sequence.pending_tokens(), budget_left()));
+  if (held_since_s_ < 0) {
+    held_since_s_ = now_s_;
+    ++counts_.held_steps;
   }
+  const double until_s = held_since_s_ + limits_.decode_wait_s;
+  if (now_s_ >= until_s) {
+    held_since_s_ = -1;
+    return;
+  }
+  decision_.wake_s = until_s;
+  decision_.runs.clear();
+  stepping_.clear();
+  decision_.num_tokens = decision_.num_samples = decision_.num_decodes = 0;
 }
 
 void Scheduler::run(Sequence& sequence, int num_tokens) {
   const bool samples = num_tokens == sequence.pending_tokens();
   decision_.runs.push_back({sequence.id, sequence.computed_tokens, num_tokens, samples});
+  stepping_.push_back(&sequence);
   decision_.num_tokens += num_tokens;
   decision_.num_samples += samples ? 1 : 0;
   if (sequence.first_run_s < 0) sequence.first_run_s = now_s_;
 }
 
-void Scheduler::commit(const Decision& decision, std::span<const Outcome> outcomes) {
+void Scheduler::commit(const Decision& decision, std::span<const Outcome> outcomes,
+                       const StepFacts& facts) {
   SWITCHYARD_CHECK(in_step_ && &decision == &decision_, "not the last decision");
   SWITCHYARD_CHECK(outcomes.size() == decision.runs.size(), "{} outcomes for {} runs",
                    outcomes.size(), decision.runs.size());
   in_step_ = false;
-  for (size_t i = 0; i < outcomes.size(); ++i) {
-    const Decision::Run& step = decision.runs[i];
-    if (outcomes[i] == Outcome::ended) {
-      cancel(step.id);
-      continue;
-    }
-    Sequence& sequence = sequences_.find(step.id)->second;
-    sequence.computed_tokens += step.num_tokens;
-    if (!step.samples) continue;
+  experts_touched_ = facts.experts_touched;
+  for (size_t i = 0; i < outcomes.size(); ++i)
+    finish_run(decision.runs[i], *stepping_[i], outcomes[i]);
+}
+
+void Scheduler::finish_run(const Decision::Run& run, Sequence& sequence, Outcome outcome) {
+  if (outcome == Outcome::failed) {
+    for (const int32_t block : sequence.blocks) pool_.forget(block);
+    remove(sequence);
+    return;
+  }
+  sequence.computed_tokens += run.num_tokens;
+  publish(sequence);
+  if (outcome == Outcome::ended) {
+    remove(sequence);
+  } else if (run.samples) {
     ++sequence.known_tokens;
     SWITCHYARD_CHECK(sequence.known_tokens <= sequence.max_tokens,
-                     "sequence {} goes on beyond its {} tokens", step.id, sequence.max_tokens);
+                     "sequence {} goes on beyond its {} tokens", run.id, sequence.max_tokens);
   }
 }
 
-void Scheduler::release(Sequence& sequence) {
-  pool_.release(sequence.blocks);
-  sequence.blocks.clear();
+void Scheduler::publish(Sequence& sequence) {
+  const int full = std::min(sequence.computed_tokens / limits_.block_tokens,
+                            static_cast<int>(sequence.keys.size()));
+  for (; sequence.named_blocks < full; ++sequence.named_blocks) {
+    const auto i = static_cast<size_t>(sequence.named_blocks);
+    pool_.publish(sequence.blocks[i], sequence.keys[i]);
+  }
 }
 
 const Sequence* Scheduler::find(SequenceId id) const noexcept {
@@ -176,13 +217,13 @@ const Sequence* Scheduler::find(SequenceId id) const noexcept {
 }
 
 Counts Scheduler::counts() const noexcept {
-  Counts counts;
+  Counts counts = counts_;
   counts.waiting = static_cast<int>(waiting_.size());
   counts.running = static_cast<int>(running_.size());
   counts.blocks_free = pool_.num_free();
-  counts.blocks_used = pool_.num_blocks() - pool_.num_free();
-  counts.preemptions = preemptions_;
-  counts.recomputed_tokens = recomputed_tokens_;
+  counts.blocks_cached = pool_.num_cached();
+  counts.blocks_used = pool_.num_used();
+  counts.evictions = pool_.evictions();
   return counts;
 }
 

@@ -1,81 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scheduler: decides, before every step, which sequences run and on how many tokens (continuous
-// batching).
+// batching). All requests stand in one order: by time of arrival, moved by ageing_s for every level
+// of priority (Sequence::place_s).
 //
-//   1. Sequences that decode run first, oldest first, one token each. When a new block is needed
-//   and none is free,
-//      the newest running sequence gives up all of its blocks and goes back to the head of the
-//      waiting list; its tokens are computed again later (preemption by recompute).
-//   2. What is left of the token budget goes to prompts in order of arrival, cut into chunks.
-//   3. The head of the waiting list is admitted when a slot, some budget, and blocks for all of its
-//   known tokens are
+//   1. Who has missed a deadline goes.
+//   2. When the first of those who wait finds no slot or no blocks, running sequences of lower
+//      priority that come after it make way, last ones first, if that suffices.
+//   3. Sequences that decode run, in order, one token each. When a new block is needed and none is
+//      available, the last running sequence gives up its blocks and waits again; what the cache has
+//      kept of them by then is shared anew, the rest is computed again (preemption by recompute).
+//   4. What is left of the token budget goes to prompts in order, cut into chunks. Those who wait
+//      are admitted at their place in that order, when a slot and blocks for all known tokens are
 //      left, with one spare block for each sequence that runs already, so that it is not thrown out
-//      at once.
+//      at once. Nobody is admitted past another who waits.
+//   5. A step that would only decode, for fewer than min_decode_batch sequences, is held back for
+//      decode_wait_s: weights are read once for all tokens of a step.
 //
-// The running sequences are always older than the waiting ones, and the oldest is never preempted;
-// so each gets its turn. A decision is a function of the calls made before: time is only noted,
-// never a criterion. Source: Yu et al. 2022 (Orca, OSDI); Kwon et al. 2023, arXiv 2309.06180;
-// Agrawal et al. 2023, arXiv 2308.16369 (chunked prefill).
+// A new sequence shares the cached blocks of the longest known prefix, but computes at least its
+// last token, whose logits it needs. The first of all is never preempted, and only finitely many
+// ever come before a given one; so each gets its turn. A decision is a function of the calls made
+// before, and of the times that they named: there is no clock in here.
+// Source: Yu et al. 2022 (Orca, OSDI); Kwon et al. 2023, arXiv 2309.06180; Agrawal et al. 2023,
+// arXiv 2308.16369 (chunked prefill).
 #pragma once
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/result.h"
 #include "schedule/blocks.h"
+#include "schedule/decision.h"
+#include "schedule/limits.h"
+#include "schedule/order.h"
 #include "schedule/sequence.h"
 
 namespace switchyard::schedule {
-
-struct Limits {
-  int max_sequences = 16;     ///< B of a step at most
-  int max_step_tokens = 512;  ///< T of a step at most; at least max_sequences
-  int block_tokens = 16;      ///< P
-  int num_blocks = 0;         ///< blocks of the KV cache
-
-  /// Refuses limits with which a sequence could wait for ever.
-  Status check() const;
-};
-
-/// What one step does. Pure data; its vectors are reused from step to step.
-struct Decision {
-  struct Run {
-    SequenceId id = 0;
-    int first_token = 0;   ///< position of the first token to compute
-    int num_tokens = 0;    ///< tokens [first_token, first_token + num_tokens)
-    bool samples = false;  ///< the last known token is among them: its logits give the next one
-  };
-  std::vector<Run> runs;  ///< in batch order, decoding sequences first
-  std::vector<SequenceId>
-      preempted;             ///< lost their blocks since the last decision; they wait again
-  int num_tokens = 0;        ///< T
-  int num_samples = 0;       ///< N
-  bool decode_only = false;  ///< every run is one token that samples
-  bool idle() const noexcept { return runs.empty(); }
-};
-
-/// What became of a run: the sequence got a token and goes on, or it has ended. A run that does not
-/// sample goes on.
-enum class Outcome : uint8_t { goes_on, ended };
-
-struct Counts {
-  int waiting = 0, running = 0;
-  int blocks_free = 0, blocks_used = 0;
-  uint64_t preemptions = 0;
-  uint64_t recomputed_tokens = 0;  ///< computed positions that preemptions threw away
-};
 
 class Scheduler {
  public:
   /// `limits` must have passed check().
   explicit Scheduler(const Limits& limits);
 
-  /// Queues a sequence of `prompt_tokens` that may grow to `max_tokens` in all. Ids must rise from
-  /// call to call. Errors: Code::bad_request when the cache could not hold max_tokens even if the
-  /// sequence were alone.
-  Status add(SequenceId id, int prompt_tokens, int max_tokens, double now_s);
+  /// Queues a sequence. Errors: Code::bad_request when the cache could not hold max_tokens even if
+  /// the sequence were alone, or when the priority is out of range.
+  Status add(const Arrival& arrival);
+  /// The key of the next full block of known tokens, or of one that the next commit will make known.
+  /// Only for a sequence whose prompt came with the keys of all its full blocks.
+  void add_key(SequenceId id, const BlockKey& key);
   /// Ends a sequence between two steps, wherever it stands, and frees its blocks. False when the id
   /// is not known.
   bool cancel(SequenceId id);
@@ -84,33 +56,69 @@ class Scheduler {
   /// call.
   const Decision& decide(double now_s);
   /// Reports the step as done: outcomes[i] belongs to decision.runs[i].
-  void commit(const Decision& decision, std::span<const Outcome> outcomes);
+  void commit(const Decision& decision, std::span<const Outcome> outcomes,
+              const StepFacts& facts = {});
 
-  /// The sequence of that id, or null when it has ended or never was.
+  /// The sequence of that id, or null when it has ended or never was. Stays in its place till then.
   const Sequence* find(SequenceId id) const noexcept;
   const Limits& limits() const noexcept { return limits_; }
   Counts counts() const noexcept;
 
  private:
+  /// What admitting a sequence takes.
+  struct Need {
+    int shared = 0;  // leading blocks that are in the cache
+    int woken = 0;   // of these, blocks that nobody owns: they cannot be handed out any more
+    int own = 0;     // blocks that are not
+  };
+  /// The first of those who wait, when it was last turned back.
+  struct Refusal {
+    SequenceId id = 0;
+    int room = 0, shared = 0;
+  };
+
+  void expire();
+  void make_way();
   void decide_decoding();
   void decide_prompts();
-  void admit_waiting();
+  void hold_back();
+
+  bool can_yield(const Sequence& running, const Sequence& to) const noexcept;
+  int blocks_given_up(const Sequence& victim, const Sequence& urgent, const Need& need) const;
   bool grow_for_next_token(size_t index);
-  void preempt_newest();
+  void preempt(Sequence& victim);
+
+  int shareable(const Sequence& sequence) const noexcept;
+  Need need_of(const Sequence& sequence) const;
+  /// False when nothing has changed for the better since it was turned back; saves the search for
+  /// its prefix in every step.
+  bool may_fit_now(const Sequence& sequence) const noexcept;
+  bool admit(Sequence& sequence);
+  void note_reuse(Sequence& sequence);
+
   void run(Sequence& sequence, int num_tokens);
-  void release(Sequence& sequence);
+  void finish_run(const Decision::Run& run, Sequence& sequence, Outcome outcome);
+  void publish(Sequence& sequence);
+  void remove(Sequence& sequence);
+
   int budget_left() const noexcept { return limits_.max_step_tokens - decision_.num_tokens; }
+  /// Blocks for a newcomer: what is available, less one for each who runs.
+  int room() const noexcept { return pool_.num_available() - static_cast<int>(running_.size()); }
 
   Limits limits_;
   BlockPool pool_;
   std::unordered_map<SequenceId, Sequence> sequences_;
-  std::vector<Sequence*> running_;  // by age, oldest first
-  std::deque<Sequence*> waiting_;   // by age, all younger than the running ones
+  Order running_, waiting_;
   Decision decision_;
+  std::vector<Sequence*> stepping_;  // of decision_.runs
+  Refusal refused_;
   double now_s_ = 0;
+  double next_deadline_s_ = kNever;  // no later than the next one
+  double held_since_s_ = -1;         // since when a decoding step waits; negative: none does
+  double experts_touched_ = 0;
   SequenceId last_id_ = 0;
   bool in_step_ = false;  // between a decision that is not idle and its commit
-  uint64_t preemptions_ = 0, recomputed_tokens_ = 0;
+  Counts counts_;         // those that only grow
 };
 
 }  // namespace switchyard::schedule

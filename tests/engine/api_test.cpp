@@ -2,6 +2,7 @@
 // The public face on the demonstration model: the reference's greedy tokens, together and under
 // preemption, and the refusals of open().
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <string>
@@ -126,6 +127,133 @@ TEST(Api, GoldenTokensInSmallChunksAndUnderPreemption) {
   EXPECT_EQ(engine->summary().kv_tokens, 96);
   expect_goldens(goldens(), answer(*engine, requests(goldens(), As::tokens)));
   EXPECT_GT(engine->stats().preemptions, 0u);
+}
+
+/// The demonstration model's long prompts: a manual page's worth of words, then a question of one's own.
+std::string prompt_with_common_beginning(const std::string& question) {
+  std::string prompt;
+  for (int i = 0; i < 6; ++i)
+    prompt +=
+        "The command grep searches its input for lines that match a pattern, and prints them. ";
+  return prompt + question;
+}
+
+Request greedy_request(const std::string& prompt, int max_tokens) {
+  Request request;
+  request.prompt = prompt;
+  request.sampling.temperature = 0;
+  request.sampling.max_tokens = max_tokens;
+  request.sampling.ignore_eos = true;
+  return request;
+}
+
+std::vector<Answer> answer_in_turn(Engine& engine, const std::vector<Request>& requests) {
+  std::vector<Answer> answers;
+  for (const Request& request : requests) answers.push_back(answer(engine, {request})[0]);
+  return answers;
+}
+
+/// In its scope, a sequence's bits depend on nothing else that runs.
+struct Deterministic {
+  Deterministic() { ::setenv("SWITCHYARD_DETERMINISTIC", "1", 1); }
+  ~Deterministic() { ::unsetenv("SWITCHYARD_DETERMINISTIC"); }
+};
+
+TEST(Api, SharedPrefixGivesTheSameTextAndIsReported) {
+  const Deterministic scope;
+  std::vector<Request> requests;
+  for (const char* question : {"It can", "Its options are", "To count lines", "It can"})
+    requests.push_back(greedy_request(prompt_with_common_beginning(question), 24));
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    EngineOptions options = exact_options();
+    options.precision = precision;
+    const auto with = open(options);
+    options.prefix_cache = false;
+    const auto without = open(options);
+    ASSERT_TRUE(with != nullptr && without != nullptr);
+    const auto hits = answer_in_turn(*with, requests);
+    const auto misses = answer_in_turn(*without, requests);
+    uint64_t cached = 0;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(hits[i].tokens, misses[i].tokens) << "request " << i;
+      EXPECT_EQ(hits[i].text, misses[i].text);
+      EXPECT_EQ(misses[i].last.timings.cached_tokens, 0);
+      const int found = hits[i].last.timings.cached_tokens;
+      cached += static_cast<uint64_t>(found);
+      EXPECT_EQ(found % 16, 0);
+      if (i == 0) {
+        EXPECT_EQ(found, 0);
+      } else {
+        EXPECT_GT(found, hits[i].last.timings.prompt_tokens / 2);
+      }
+    }
+    EXPECT_EQ(with->stats().cached_tokens, cached);
+    EXPECT_EQ(without->stats().cached_tokens, 0u);
+  }
+}
+
+TEST(Api, NextTurnOfAChatFindsTheLastOne) {
+  const auto engine = open(exact_options());
+  ASSERT_NE(engine, nullptr);
+  Request chat;
+  chat.sampling.temperature = 0;
+  chat.sampling.max_tokens = 60;
+  int known = 0;
+  for (const char* words : {"What does the command grep do?", "And sed?", "And awk?"}) {
+    chat.messages.push_back({"user", words});
+    const Answer turn = answer(*engine, {chat})[0];
+    ASSERT_FALSE(turn.last.error.has_value());
+    // What the template puts around an answer may be cut into other tokens than the answer was; the prompt is not.
+    EXPECT_GE(turn.last.timings.cached_tokens, known / 16 * 16);
+    known = turn.last.timings.prompt_tokens;
+    chat.messages.push_back({"assistant", turn.text});
+  }
+}
+
+TEST(Api, NoPrefixCacheUnderACapacity) {
+  EngineOptions options = exact_options();
+  options.capacity_factor = 1;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  const Request request = greedy_request(prompt_with_common_beginning("It can"), 4);
+  for (const Answer& one : answer_in_turn(*engine, {request, request}))
+    EXPECT_EQ(one.last.timings.cached_tokens, 0);
+}
+
+/// Eight requests arrive while the loop is busy: two may wait, and the others have cost nothing.
+TEST(Api, FullQueueRefusesBeforeAnyWork) {
+  EngineOptions options = exact_options();
+  options.max_queued_requests = 2;
+  options.max_queued_tokens = 100;
+  const auto engine = open(options);
+  ASSERT_NE(engine, nullptr);
+  std::vector<Code> refusals;
+  std::vector<RequestId> accepted;
+  const auto burst = [&](const Event& event) {
+    if (event.finish == FinishReason::none) return;
+    for (int i = 0; i < 8; ++i) {  // from the loop's own thread, so that nothing runs meanwhile
+      Request request = greedy_request("grep", 2);
+      // Would be refused as a bad request, had anybody looked at it.
+      if (i >= 2) request.prompt = "\xff";
+      const auto id = engine->submit(std::move(request), [](const Event&) {});
+      if (id.ok()) {
+        accepted.push_back(*id);
+      } else {
+        refusals.push_back(id.error().code);
+      }
+    }
+  };
+  ASSERT_TRUE(engine->submit(greedy_request("sed", 1), burst).ok());
+  engine->wait_idle();
+  EXPECT_EQ(accepted.size(), 2u);
+  EXPECT_EQ(refusals, std::vector<Code>(6, Code::overloaded));
+  EXPECT_NE(
+      engine->metrics_text().find("switchyard_requests_rejected_total{reason=\"queue_full\"} 6"),
+      std::string::npos);
+  engine->drain();
+  EXPECT_EQ(engine->submit(greedy_request("sed", 1), [](const Event&) {}).error().code,
+            Code::unavailable);
+  EXPECT_TRUE(engine->wait_idle_for(10));
 }
 
 TEST(Api, SummaryOfTheDemoModel) {
@@ -277,6 +405,10 @@ TEST(Api, OpenSaysWhatIsWrong) {
   options = exact_options();
   options.capacity_factor = -1;
   EXPECT_EQ(Engine::open(options).error().code, Code::bad_request);
+  options = exact_options();
+  options.ageing_s = 0;
+  EXPECT_NE(Engine::open(options).error().message.find("ageing_s is 0"), std::string::npos);
+  options = exact_options();
   options.capacity_factor = 1;
   options.overflow = "drop_most";
   EXPECT_NE(Engine::open(options).error().message.find("drop_last drop_lowest"), std::string::npos);

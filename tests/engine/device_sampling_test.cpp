@@ -117,12 +117,15 @@ Outcome run(bool picks) {
   for (int i = 0; i < kRequests; ++i) {
     std::vector<int32_t> prompt{i == kRequests - 1 ? 105 : 110 + i};
     for (int t = 0; t < 2 * i % 7; ++t) prompt.push_back(120 + (i * 5 + t * 3) % 9);
-    const auto id = loop.submit(prompt, params_of(i), [&outcome, i](const Event& event) {
+    Request request;
+    request.prompt_tokens = std::move(prompt);
+    request.sampling = params_of(i);
+    const auto sink = [&outcome, i](const Event& event) {
       auto& tokens = outcome.tokens[static_cast<size_t>(i)];
       tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
       outcome.finish[static_cast<size_t>(i)] = event.finish;
-    });
-    EXPECT_TRUE(id.ok());
+    };
+    EXPECT_TRUE(loop.submit(std::move(request), sink, *loop.reserve()).ok());
   }
   while (loop.turn()) {
   }

@@ -38,15 +38,22 @@ class FakeModel final : public ModelPort {
   int poisoned_from = 0;
   /// The step with this number (from 0) fails.
   int failing_step = -1;
+  /// All steps from this number on fail.
+  int failing_from = 1 << 30;
 
   int steps() const { return step_; }
   int max_tokens_seen() const { return max_tokens_; }
+  /// Of all steps together.
+  int tokens() const { return tokens_; }
 
   Result<model::StepOutput> forward(const model::StepInput& input,
                                     model::RoutingObserver* observer) override {
-    if (step_++ == failing_step) return fail(Code::device, "the device is gone");
+    const int step = step_++;
+    if (step == failing_step || step >= failing_from)
+      return fail(Code::device, "the device is gone");
     const auto tokens = static_cast<int>(input.token.shape[0]);
     max_tokens_ = std::max(max_tokens_, tokens);
+    tokens_ += tokens;
     const auto sequences = static_cast<int>(input.context_len.shape[0]);
     const int32_t* offset = input.seq_offset.as<int32_t>();
     SWITCHYARD_CHECK(offset[0] == 0 && offset[sequences] == tokens, "bad offsets");
@@ -121,7 +128,7 @@ class FakeModel final : public ModelPort {
   std::vector<int32_t> expert_;
   std::vector<float> weight_;
   std::vector<int32_t> load_;
-  int step_ = 0, max_tokens_ = 0;
+  int step_ = 0, max_tokens_ = 0, tokens_ = 0;
 };
 
 }  // namespace switchyard::engine

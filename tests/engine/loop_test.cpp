@@ -13,90 +13,10 @@
 #include <gtest/gtest.h>
 
 #include "engine/allocation_count.h"
-#include "engine/fake_model.h"
+#include "engine/loop_world.h"
 
 namespace switchyard::engine {
 namespace {
-
-/// What a request has given.
-struct Received {
-  std::string text;
-  std::vector<int32_t> tokens;
-  std::vector<Event> events;  // copies, in order
-
-  const Event& last() const { return events.back(); }
-  FinishReason finish() const { return events.empty() ? FinishReason::none : last().finish; }
-  EventSink sink() {
-    return [this](const Event& event) {
-      text += event.text;
-      tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
-      events.push_back(event);
-    };
-  }
-};
-
-struct WorldShape {
-  int max_sequences = 4, max_step_tokens = 16, block_tokens = 4, num_blocks = 64;
-  int max_model_len = 200;
-};
-
-/// A loop with all that it needs.
-struct World {
-  explicit World(const WorldShape& shape = {})
-      : model(shape.num_blocks, shape.block_tokens, shape.max_step_tokens, shape.max_sequences),
-        tokenizer(*text::open_tokenizer(SWITCHYARD_SOURCE_DIR "/models/demo")),
-        pool(pool_options()),
-        loop(model, *tokenizer, options(shape), pool, tracer, metrics) {}
-
-  static PoolOptions pool_options() {
-    PoolOptions options;
-    options.num_threads = 1;
-    options.pin = false;
-    return options;
-  }
-
-  static LoopOptions options(const WorldShape& shape) {
-    LoopOptions options;
-    options.limits.max_sequences = shape.max_sequences;
-    options.limits.max_step_tokens = shape.max_step_tokens;
-    options.limits.block_tokens = shape.block_tokens;
-    options.limits.num_blocks = shape.num_blocks;
-    options.max_model_len = std::min(shape.max_model_len, shape.num_blocks * shape.block_tokens);
-    options.vocab = FakeModel::kVocab;
-    options.experts.assign(FakeModel::kMoeLayers, FakeModel::kExperts);
-    options.eos_ids = {0, 2};
-    return options;
-  }
-
-  RequestId submit(std::vector<int32_t> prompt, const SamplingParams& params, Received& received) {
-    auto id = loop.submit(std::move(prompt), params, received.sink());
-    EXPECT_TRUE(id.ok()) << id.error().message;
-    return id.ok() ? *id : 0;
-  }
-  void turn_until_idle() {
-    for (int i = 0; loop.turn(); ++i) ASSERT_LT(i, 100000);
-  }
-
-  FakeModel model;
-  std::unique_ptr<text::Tokenizer> tokenizer;
-  Pool pool;
-  Tracer tracer;
-  MetricRegistry metrics;
-  EngineLoop loop;
-};
-
-SamplingParams greedy(int max_tokens) {
-  SamplingParams params;
-  params.temperature = 0;
-  params.max_tokens = max_tokens;
-  return params;
-}
-
-std::vector<int32_t> prompt_of(int first, int length) {
-  std::vector<int32_t> prompt;
-  for (int i = 0; i < length; ++i) prompt.push_back(100 + (first * 37 + i * 11) % 150);
-  return prompt;
-}
 
 /// Eight requests of different lengths; every second one is sampled.
 SamplingParams params_of(int i) {
@@ -311,7 +231,7 @@ TEST(Loop, FailingStepFailsItsSequencesNotTheLoop) {
 TEST(Loop, RefusesBadRequests) {
   World world;
   const auto refused = [&](std::vector<int32_t> prompt, const SamplingParams& params) {
-    const auto id = world.loop.submit(std::move(prompt), params, [](const Event&) {});
+    const auto id = world.try_submit(std::move(prompt), params, [](const Event&) {});
     if (id.ok()) return std::string("accepted");
     EXPECT_EQ(id.error().code, Code::bad_request);
     return id.error().message;
@@ -393,7 +313,7 @@ TEST(Loop, WarmDecodingStepsAllocateNothing) {
     params.max_tokens = 150;
     params.ignore_eos = true;
     params.stop = {"never to be seen"};
-    const auto id = world.loop.submit(prompt_of(i, 4), params, [&](const Event&) { ++events; });
+    const auto id = world.try_submit(prompt_of(i, 4), params, [&](const Event&) { ++events; });
     ASSERT_TRUE(id.ok());
   }
   for (int i = 0; i < 40; ++i) world.loop.turn();  // prompts are through, buffers have grown
@@ -414,7 +334,7 @@ TEST(Loop, StopEndsEverybodyAndRefusesNewcomers) {
   world.loop.stop();
   world.loop.run();  // returns
   for (const Received& one : received) EXPECT_EQ(one.finish(), FinishReason::cancelled);
-  const auto late = world.loop.submit({5}, greedy(3), [](const Event&) {});
+  const auto late = world.try_submit({5}, greedy(3), [](const Event&) {});
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, Code::unavailable);
   world.loop.wait_idle();  // returns
@@ -430,7 +350,7 @@ TEST(Loop, ManyThreadsSubmitAndCancelWhileItRuns) {
     clients.emplace_back([&, c] {
       for (int i = 0; i < kEach; ++i) {
         Received& mine = received[static_cast<size_t>(c)][static_cast<size_t>(i)];
-        const auto id = world.loop.submit(prompt_of(c + i, 3 + i), greedy(5 + i), mine.sink());
+        const auto id = world.try_submit(prompt_of(c + i, 3 + i), greedy(5 + i), mine.sink());
         ASSERT_TRUE(id.ok());
         if (i % 5 == 0) world.loop.cancel(*id);
         (void)world.loop.statistics().read();

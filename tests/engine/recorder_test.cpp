@@ -45,12 +45,14 @@ struct Recorded {
   }
 
   RequestId submit(std::vector<int32_t> prompt, int max_tokens, std::string topic) {
-    SamplingParams params;
-    params.temperature = 0;
-    params.max_tokens = max_tokens;
-    params.ignore_eos = true;
+    Request request;
+    request.prompt_tokens = std::move(prompt);
+    request.sampling.temperature = 0;
+    request.sampling.max_tokens = max_tokens;
+    request.sampling.ignore_eos = true;
+    request.topic = std::move(topic);
     auto id = loop.submit(
-        std::move(prompt), params, [](const Event&) {}, std::move(topic));
+        std::move(request), [](const Event&) {}, *loop.reserve());
     EXPECT_TRUE(id.ok());
     return id.ok() ? *id : 0;
   }

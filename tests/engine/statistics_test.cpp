@@ -32,9 +32,10 @@ struct HotStep {
 
 void play(Statistics& statistics, const HotStep& step, PickCounts& picks, int steps) {
   const std::vector<int32_t> offset{0, 4};
+  const std::vector<int32_t> skip{0};
   std::vector<PickCounts*> rows{&picks};
   for (int i = 0; i < steps; ++i) {
-    statistics.begin_step(offset, rows);
+    statistics.begin_step(offset, rows, skip);
     statistics.on_routing(0, step.routing());
     statistics.end_step(0.001);
   }

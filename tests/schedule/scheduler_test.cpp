@@ -7,31 +7,10 @@
 
 #include <gtest/gtest.h>
 
+#include "schedule/helpers.h"
+
 namespace switchyard::schedule {
 namespace {
-
-/// Commits a decision in which every run goes on.
-void go_on(Scheduler& scheduler, const Decision& decision) {
-  scheduler.commit(decision, std::vector<Outcome>(decision.runs.size(), Outcome::goes_on));
-}
-
-/// "1[0,4) 2[7,8)*": id, token range, * when the run samples.
-std::string text(const Decision& decision) {
-  std::string out;
-  for (const Decision::Run& run : decision.runs)
-    out += fmt::format("{}{}[{},{}){}", out.empty() ? "" : " ", run.id, run.first_token,
-                       run.first_token + run.num_tokens, run.samples ? "*" : "");
-  return out;
-}
-
-Limits limits(int max_sequences, int max_step_tokens, int num_blocks, int block_tokens = 4) {
-  Limits limits;
-  limits.max_sequences = max_sequences;
-  limits.max_step_tokens = max_step_tokens;
-  limits.block_tokens = block_tokens;
-  limits.num_blocks = num_blocks;
-  return limits;
-}
 
 TEST(SchedulerLimits, RefuseWhatWouldWaitForEver) {
   EXPECT_TRUE(limits(4, 4, 1).check().ok());
@@ -39,11 +18,21 @@ TEST(SchedulerLimits, RefuseWhatWouldWaitForEver) {
   EXPECT_FALSE(limits(4, 3, 1).check().ok());
   EXPECT_FALSE(limits(4, 4, 0).check().ok());
   EXPECT_FALSE(limits(4, 4, 1, 0).check().ok());
+  const auto with = [](auto change) {
+    Limits changed = limits(4, 4, 1);
+    change(changed);
+    return changed.check().ok();
+  };
+  EXPECT_FALSE(with([](Limits& l) { l.ageing_s = 0; }));
+  EXPECT_FALSE(with([](Limits& l) { l.ageing_s = kNever; }));
+  EXPECT_FALSE(with([](Limits& l) { l.min_decode_batch = -1; }));
+  EXPECT_FALSE(with([](Limits& l) { l.decode_wait_s = -0.1; }));
+  EXPECT_FALSE(with([](Limits& l) { l.decode_wait_s = kNever; }));
 }
 
 TEST(Scheduler, PromptIsCutIntoChunksThenDecodes) {
   Scheduler scheduler(limits(2, 4, 10));
-  ASSERT_TRUE(scheduler.add(1, 9, 20, 0).ok());
+  ASSERT_TRUE(scheduler.add({1, 9, 20, 0}).ok());
   for (const char* expected : {"1[0,4)", "1[4,8)", "1[8,9)*", "1[9,10)*", "1[10,11)*"}) {
     const Decision& decision = scheduler.decide(0);
     EXPECT_EQ(text(decision), expected);
@@ -53,10 +42,10 @@ TEST(Scheduler, PromptIsCutIntoChunksThenDecodes) {
 
 TEST(Scheduler, DecodingComesBeforePromptsInOneBudget) {
   Scheduler scheduler(limits(4, 6, 20));
-  ASSERT_TRUE(scheduler.add(1, 2, 20, 0).ok());
+  ASSERT_TRUE(scheduler.add({1, 2, 20, 0}).ok());
   go_on(scheduler, scheduler.decide(0));
-  ASSERT_TRUE(scheduler.add(2, 7, 20, 0).ok());
-  ASSERT_TRUE(scheduler.add(3, 3, 20, 0).ok());
+  ASSERT_TRUE(scheduler.add({2, 7, 20, 0}).ok());
+  ASSERT_TRUE(scheduler.add({3, 3, 20, 0}).ok());
   const Decision& first = scheduler.decide(0);
   EXPECT_EQ(text(first), "1[2,3)* 2[0,5)");
   EXPECT_FALSE(first.decode_only);
@@ -73,7 +62,7 @@ TEST(Scheduler, DecodingComesBeforePromptsInOneBudget) {
 
 TEST(Scheduler, FirstComeFirstServedWithinSlots) {
   Scheduler scheduler(limits(2, 8, 20));
-  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(scheduler.add(id, 2, 8, 0).ok());
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(scheduler.add({id, 2, 8, 0}).ok());
   const Decision& first = scheduler.decide(0);
   EXPECT_EQ(text(first), "1[0,2)* 2[0,2)*");
   scheduler.commit(first, std::vector<Outcome>{Outcome::ended, Outcome::goes_on});
@@ -82,8 +71,8 @@ TEST(Scheduler, FirstComeFirstServedWithinSlots) {
 
 TEST(Scheduler, AdmitsOnlyWithBlocksAndOneToSparePerRunningSequence) {
   Scheduler scheduler(limits(4, 16, 4));
-  ASSERT_TRUE(scheduler.add(1, 8, 16, 0).ok());  // two blocks
-  ASSERT_TRUE(scheduler.add(2, 8, 16, 0).ok());  // two more would leave none to spare
+  ASSERT_TRUE(scheduler.add({1, 8, 16, 0}).ok());  // two blocks
+  ASSERT_TRUE(scheduler.add({2, 8, 16, 0}).ok());  // two more would leave none to spare
   go_on(scheduler, scheduler.decide(0));
   EXPECT_EQ(scheduler.find(2)->state, Sequence::State::waiting);
   EXPECT_EQ(scheduler.counts().blocks_used, 2);
@@ -91,8 +80,8 @@ TEST(Scheduler, AdmitsOnlyWithBlocksAndOneToSparePerRunningSequence) {
 
 TEST(Scheduler, PreemptsTheNewestWhenBlocksRunOut) {
   Scheduler scheduler(limits(4, 16, 3));
-  ASSERT_TRUE(scheduler.add(1, 4, 12, 0).ok());
-  ASSERT_TRUE(scheduler.add(2, 3, 12, 0).ok());
+  ASSERT_TRUE(scheduler.add({1, 4, 12, 0}).ok());
+  ASSERT_TRUE(scheduler.add({2, 3, 12, 0}).ok());
   const Decision& first = scheduler.decide(0);
   EXPECT_EQ(text(first), "1[0,4)* 2[0,3)*");
   go_on(scheduler, first);
@@ -103,17 +92,17 @@ TEST(Scheduler, PreemptsTheNewestWhenBlocksRunOut) {
   EXPECT_EQ(text(third), "1[5,6)*");
   EXPECT_EQ(third.preempted, std::vector<SequenceId>{2});
   EXPECT_EQ(scheduler.counts().preemptions, 1u);
-  EXPECT_EQ(scheduler.counts().recomputed_tokens, 4u);
   EXPECT_EQ(scheduler.find(2)->computed_tokens, 0);
   EXPECT_EQ(scheduler.find(2)->known_tokens, 5);
   scheduler.commit(third, std::vector<Outcome>{Outcome::ended});
   EXPECT_EQ(text(scheduler.decide(0)), "2[0,5)*");  // all of it once more, then the next token
+  EXPECT_EQ(scheduler.counts().recomputed_tokens, 4u);
 }
 
 TEST(Scheduler, OlderSequenceTakesTheBlocksOfANewerOne) {
   Scheduler scheduler(limits(4, 16, 4));
-  ASSERT_TRUE(scheduler.add(1, 7, 16, 0).ok());
-  ASSERT_TRUE(scheduler.add(2, 4, 16, 0).ok());
+  ASSERT_TRUE(scheduler.add({1, 7, 16, 0}).ok());
+  ASSERT_TRUE(scheduler.add({2, 4, 16, 0}).ok());
   go_on(scheduler, scheduler.decide(0));
   go_on(scheduler, scheduler.decide(0));  // 2 grows into the last block
   ASSERT_EQ(scheduler.counts().blocks_free, 0);
@@ -124,7 +113,7 @@ TEST(Scheduler, OlderSequenceTakesTheBlocksOfANewerOne) {
 
 TEST(Scheduler, CancelFreesBlocksInEveryState) {
   Scheduler scheduler(limits(2, 4, 10));
-  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(scheduler.add(id, 6, 12, 0).ok());
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(scheduler.add({id, 6, 12, 0}).ok());
   go_on(scheduler, scheduler.decide(0));  // 1 in the middle of its prompt
   EXPECT_TRUE(scheduler.cancel(3));       // waiting
   EXPECT_TRUE(scheduler.cancel(1));       // running
@@ -135,18 +124,18 @@ TEST(Scheduler, CancelFreesBlocksInEveryState) {
 
 TEST(Scheduler, RefusesWhatCouldNeverFit) {
   Scheduler scheduler(limits(2, 4, 3));
-  const Status status = scheduler.add(1, 6, 13, 0);
+  const Status status = scheduler.add({1, 6, 13, 0});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, Code::bad_request);
   EXPECT_NE(status.error().message.find("13 tokens"), std::string::npos);
   EXPECT_NE(status.error().message.find("holds 12"), std::string::npos);
-  EXPECT_TRUE(scheduler.add(1, 6, 12, 0).ok());
+  EXPECT_TRUE(scheduler.add({1, 6, 12, 0}).ok());
 }
 
-TEST(Scheduler, NotesTimesButDoesNotUseThem) {
+TEST(Scheduler, NotesTimes) {
   Scheduler scheduler(limits(1, 4, 10));
-  ASSERT_TRUE(scheduler.add(1, 2, 4, 10.0).ok());
-  ASSERT_TRUE(scheduler.add(2, 2, 4, 11.0).ok());
+  ASSERT_TRUE(scheduler.add({1, 2, 4, 10.0}).ok());
+  ASSERT_TRUE(scheduler.add({2, 2, 4, 11.0}).ok());
   scheduler.commit(scheduler.decide(12.5), std::vector<Outcome>{Outcome::goes_on});
   EXPECT_EQ(scheduler.find(1)->arrived_s, 10.0);
   EXPECT_EQ(scheduler.find(1)->first_run_s, 12.5);
@@ -161,8 +150,11 @@ TEST(Scheduler, IdleWithoutWork) {
 
 TEST(SchedulerDeathTest, MisuseAborts) {
   Scheduler scheduler(limits(1, 4, 10));
-  ASSERT_TRUE(scheduler.add(2, 2, 4, 0).ok());
-  EXPECT_DEATH((void)scheduler.add(2, 2, 4, 0), "sequence 2 after 2");
+  ASSERT_TRUE(scheduler.add({2, 2, 4, 0}).ok());
+  EXPECT_DEATH((void)scheduler.add({2, 2, 4, 0}), "sequence 2 after 2");
+  EXPECT_DEATH(
+      (void)scheduler.add({.id = 3, .prompt_tokens = 3, .max_tokens = 8, .keys = keys_of(4, 4, 0)}),
+      "1 keys for a prompt of 3");
   const Decision& decision = scheduler.decide(0);
   EXPECT_DEATH((void)scheduler.decide(0), "not committed");
   EXPECT_DEATH((void)scheduler.cancel(2), "inside a step");
