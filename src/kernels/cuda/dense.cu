@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(kSkinnyWarps* kWarp) skinny_kernel(Dense a) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       const uint4 v = ring.read(slot, 2 + tile);
-      mma_16816(c[tile], low.x, high.x, low.y, high.y, v.x, v.y);
-      mma_16816(c[tile], low.z, high.z, low.w, high.w, v.z, v.w);
+      mma_bf16(c[tile], low.x, high.x, low.y, high.y, v.x, v.y);
+      mma_bf16(c[tile], low.z, high.z, low.w, high.w, v.z, v.w);
     }
     ring.fetch(k + kDepth * kStep, a.k, slot);
     slot = slot + 1 < kDepth ? slot + 1 : 0;

@@ -221,8 +221,8 @@ __global__ void __launch_bounds__(kWarps* kWarp, kWarps == 8 ? 3 : 1) few_kernel
     asm volatile("cp.async.wait_group %0;" ::"n"(kDepth - 1) : "memory");
     const uint4 low = ring.read(slot, 0), high = ring.read(slot, 1);
     const uint4 v = read_shared(own + static_cast<uint32_t>(k) * 2);
-    mma_16816(c, low.x, high.x, low.y, high.y, v.x, v.y);
-    mma_16816(c, low.z, high.z, low.w, high.w, v.z, v.w);
+    mma_bf16(c, low.x, high.x, low.y, high.y, v.x, v.y);
+    mma_bf16(c, low.z, high.z, low.w, high.w, v.z, v.w);
     ring.fetch(k + kDepth * kStep, a.k, slot);
     slot = slot + 1 < kDepth ? slot + 1 : 0;
   }

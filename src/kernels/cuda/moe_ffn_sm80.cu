@@ -306,20 +306,14 @@ using Tokens64 = Shape<64, 4, 2, 4>;
 using Tokens128 =
     Shape<128, 2, 2, 3>;  // 64 x 64 a warp: few reads of shared memory for each product
 
-int multiprocessors() noexcept {
-  int device = 0, count = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-  return count;
-}
-
 template <Product kProduct, class S>
 void launch(const Grouped& p, cudaStream_t stream) noexcept {
   const auto kernel = grouped_product<kProduct, S>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kRingBytes);
   int blocks_each = 1;
   cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_each, kernel, S::kThreads, S::kRingBytes);
-  const auto grid = static_cast<unsigned>(multiprocessors() * (blocks_each < 1 ? 1 : blocks_each));
+  const auto grid =
+      static_cast<unsigned>(num_multiprocessors() * (blocks_each < 1 ? 1 : blocks_each));
   kernel<<<grid, S::kThreads, S::kRingBytes, stream>>>(p);
 }
 

@@ -56,13 +56,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 /// One block per multiprocessor, started while the kernel before drains.
 template <class TileT>
 void launch_tile(const MoeFfnParams& params, cudaStream_t stream) noexcept {
-  int device = 0, multiprocessors = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   constexpr int kBytes = static_cast<int>(sizeof(Shared<TileT>));
   cudaFuncSetAttribute(moe_ffn_kernel<TileT>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  launch_chained(moe_ffn_kernel<TileT>, dim3(static_cast<unsigned>(multiprocessors)), kThreads,
-                 kBytes, stream, params);
+  launch_chained(moe_ffn_kernel<TileT>, dim3(static_cast<unsigned>(num_multiprocessors())),
+                 kThreads, kBytes, stream, params);
 }
 
 template <class TileT>

@@ -25,22 +25,10 @@ struct Shared {
   Plan plan;
 };
 
-/// A position in the ring.
-template <int kStages>
-struct Cursor {
-  int slot = 0;
-  uint32_t parity = 0;
-  __device__ __forceinline__ void advance() {
-    if (++slot == kStages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 /// The next item of the queue, for one whole warp of the kQueueReaders; false at the end.
 template <class TileT>
-__device__ __forceinline__ bool next_item(Shared<TileT>& shared, Cursor<kQueue>& at, Item& item) {
+__device__ __forceinline__ bool next_item(Shared<TileT>& shared, RingCursor<kQueue>& at,
+                                          Item& item) {
   barrier_wait(shared_address(&shared.queue_full[at.slot]), at.parity);
   item = shared.queue[at.slot];
   __syncwarp();
@@ -52,7 +40,7 @@ __device__ __forceinline__ bool next_item(Shared<TileT>& shared, Cursor<kQueue>&
 /// Whole warp: lane l streams the l-th 32-row strip of the item.
 template <class TileT>
 __device__ __forceinline__ void stream_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                            const Item& item, Cursor<TileT::kStages>& at) {
+                                            const Item& item, RingCursor<TileT::kStages>& at) {
   constexpr int kBlockRows = MoePack::kBlockRows, kBlockBytes = MoePack::kBlockBytes;
   constexpr int kCopies = TileT::kRows / kBlockRows;
   const int lane = threadIdx.x % 32;
@@ -78,8 +66,8 @@ template <class TileT>
 __device__ __forceinline__ void claim_and_stream(Shared<TileT>& shared, const MoeFfnParams& p) {
   const int lane = threadIdx.x % 32;
   Walk<TileT> walk(shared.plan, p);
-  Cursor<kQueue> queue;
-  Cursor<TileT::kStages> at;
+  RingCursor<kQueue> queue;
+  RingCursor<TileT::kStages> at;
   const int num_items = walk.num_items();
   int index = blockIdx.x;
   while (true) {
@@ -101,7 +89,7 @@ __device__ __forceinline__ void claim_and_stream(Shared<TileT>& shared, const Mo
 /// Pass 1: three warps copy the rows of x that the tile's tokens name, 16 bytes a thread, 12 rows at a time.
 template <class TileT>
 __device__ __forceinline__ void gather_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                            const Item& item, Cursor<TileT::kStages>& at) {
+                                            const Item& item, RingCursor<TileT::kStages>& at) {
   constexpr int kRowsAtOnce = kGatherThreads / 8;
   constexpr int kTurns = (TileT::kTokens + kRowsAtOnce - 1) / kRowsAtOnce;
   static_assert(kRowsAtOnce % 8 == 4, "the swizzle of every other turn differs by 4 chunks");
@@ -145,7 +133,7 @@ __device__ __forceinline__ void wait_for_hidden(const Shared<TileT>& shared, con
 /// Pass 2, one thread: the tokens of a stage are one contiguous copy out of a hidden panel.
 template <class TileT>
 __device__ __forceinline__ void load_hidden_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                                 const Item& item, Cursor<TileT::kStages>& at) {
+                                                 const Item& item, RingCursor<TileT::kStages>& at) {
   const uint32_t bytes = item.columns * kStepBytes;
   const __nv_bfloat16* source =
       p.hidden +
@@ -164,8 +152,8 @@ __device__ __forceinline__ void load_hidden_item(Shared<TileT>& shared, const Mo
 /// Three warps.
 template <class TileT>
 __device__ __forceinline__ void load_tokens(Shared<TileT>& shared, const MoeFfnParams& p) {
-  Cursor<kQueue> queue;
-  Cursor<TileT::kStages> at;
+  RingCursor<kQueue> queue;
+  RingCursor<TileT::kStages> at;
   int ready = -1;
   for (Item item; next_item(shared, queue, item);) {
     if (item.pass == 0) {

@@ -47,7 +47,7 @@ __device__ __forceinline__ void release(Shared<TileT>& shared, int slot, const C
 template <class TileT, int kColumns>
 __device__ __forceinline__ void multiply(float (&acc)[TileT::kM64][kColumns / 2],
                                          Shared<TileT>& shared, const Item& item,
-                                         Cursor<TileT::kStages>& at, uint32_t lead_parity,
+                                         RingCursor<TileT::kStages>& at, uint32_t lead_parity,
                                          const Consumer& me) {
   constexpr int kTileBytes = 64 * kStepBytes;
   // The second consumer stays behind the first: one computes while the other writes results.
@@ -262,7 +262,7 @@ __device__ __forceinline__ void add_bias(float (&acc)[TileT::kM64][kColumns / 2]
 
 template <class TileT, int kColumns>
 __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                             const Item& item, Cursor<TileT::kStages>& at,
+                                             const Item& item, RingCursor<TileT::kStages>& at,
                                              ConsumerState& state) {
   const Consumer me = Consumer().opaque();
   float acc[TileT::kM64][kColumns / 2] =
@@ -279,7 +279,7 @@ __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfn
 /// Picks the code for the item's exact number of columns, which is in kLow ... kHigh.
 template <class TileT, int kLow = 8, int kHigh = TileT::kTokens>
 __device__ __forceinline__ void consume_exact(Shared<TileT>& shared, const MoeFfnParams& p,
-                                              const Item& item, Cursor<TileT::kStages>& at,
+                                              const Item& item, RingCursor<TileT::kStages>& at,
                                               ConsumerState& state) {
   if constexpr (kLow == kHigh) {
     consume_item<TileT, kLow>(shared, p, item, at, state);
@@ -295,8 +295,8 @@ __device__ __forceinline__ void consume_exact(Shared<TileT>& shared, const MoeFf
 
 template <class TileT>
 __device__ __forceinline__ void consume(Shared<TileT>& shared, const MoeFfnParams& p) {
-  Cursor<kQueue> queue;
-  Cursor<TileT::kStages> at;
+  RingCursor<kQueue> queue;
+  RingCursor<TileT::kStages> at;
   ConsumerState state;
   bool in_pass_2 = false;
   for (Item item; next_item(shared, queue, item);) {

@@ -49,18 +49,6 @@ struct Shared {
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / 32; }
 
-// A place in the ring of a group: it goes round, and the parity of its barriers' phases turns over each time.
-template <int kStages>
-struct RingPlace {
-  uint32_t slot = 0, parity = 0;
-  __device__ void advance() {
-    if (++slot == kStages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
-
 // ---- the plan of a block: both products as rows of stages
 
 struct Work {
@@ -189,7 +177,7 @@ struct Producer {
   Shared& s;
   const Shape& shape;
   uint32_t ring;
-  RingPlace<kStages> places[kGroups] = {};
+  RingCursor<kStages> places[kGroups] = {};
 
   // Copies weight blocks that follow each other into the group's next stage, once that is free.
   __device__ void copy(int group, const char* from, int blocks) {

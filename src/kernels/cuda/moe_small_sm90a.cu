@@ -40,7 +40,7 @@ struct Consumer {
   Partials& partials;
   int group = warp_id() / kGroupWarps, member = warp_id() % kGroupWarps;
   int g = lane_id() / 4, q = lane_id() % 4;
-  RingPlace<kStages> place = {};
+  RingCursor<kStages> place = {};
 
   static __device__ uint4 read(uint32_t address) {
     uint4 value;

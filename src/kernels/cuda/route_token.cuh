@@ -136,12 +136,6 @@ __device__ __forceinline__ void keep_best_groups(const RouteRule& rule, uint32_t
   }
 }
 
-__device__ __forceinline__ float warp_sum(float sum) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(kAllLanes, sum, step);
-  return sum;
-}
-
 /// Whether the scores must be formed to choose: else they would only repeat the order of the logits.
 __device__ __forceinline__ bool chosen_by_score(const RouteRule& rule, const float* bias) {
   return bias != nullptr ||

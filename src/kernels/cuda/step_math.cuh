@@ -29,12 +29,6 @@ __device__ __forceinline__ float squares_of(const float4& v) {
   return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w;
 }
 
-// The same sum in every lane, in a fixed order.
-__device__ __forceinline__ float warp_sum(float v) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset >>= 1) v += __shfl_xor_sync(kAllLanes, v, offset);
-  return v;
-}
 __device__ __forceinline__ float warp_max(float v) {
 #pragma unroll
   for (int offset = 16; offset > 0; offset >>= 1)
@@ -52,15 +46,6 @@ __device__ __forceinline__ float block_sum(float v, float* scratch) {
   return warp_sum(lane < static_cast<int>(blockDim.x) / kWarp ? scratch[lane] : 0.0f);
 }
 
-// c += a b for a 16 x 16 row-major, b 16 x 8 column-major.
-__device__ __forceinline__ void mma_16816(float (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2,
-                                          uint32_t a3, uint32_t b0, uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
-      "{%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
 // 16 bytes that are read once and that nobody writes meanwhile: past L1. Volatile, so that loads keep their order.
 __device__ __forceinline__ uint4 load_stream(const void* at) {
   uint4 v;
@@ -72,17 +57,6 @@ __device__ __forceinline__ uint4 load_stream(const void* at) {
 
 inline unsigned grid_of(int64_t count, int64_t each) {
   return static_cast<unsigned>((count + each - 1) / each);
-}
-
-// Multiprocessors of the current device; asked once.
-inline int num_multiprocessors() {
-  static const int count = [] {
-    int device = 0, value = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device);
-    return value > 0 ? value : 1;
-  }();
-  return count;
 }
 
 }  // namespace switchyard::cuda
