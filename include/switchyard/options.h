@@ -45,7 +45,7 @@ struct EngineOptions {
   bool profile = false;                    ///< sum the time of every phase
   int64_t trace_events = 0;  ///< keep this many zone events for a Chrome trace; 0: none
   /// The routing of every step, called from the loop thread when the step is done. With routed_picks
-  /// it holds all picks of all tokens, else counts alone.
+  /// it holds all picks of all tokens, else counts alone. Tokens from the prefix cache are in no step.
   std::function<void(const RoutedStep&)> on_routed_step;
   bool routed_picks = false;
   std::function<void(const LoadProgress&)> on_progress;  ///< called from the loading thread

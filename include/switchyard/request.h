@@ -50,8 +50,9 @@ struct Request {
       0;                 ///< ends with Code::deadline unless its first step comes in time; 0: never
   double timeout_s = 0;  ///< the same for its last token
   bool reuse_prefix = true;  ///< false: computes all of its prompt, and leaves nothing to others
-  bool moe_stats = true;     ///< counts its picks for the last event, at about 2 ns a pick
-  std::string cache_salt;    ///< only requests of the same salt share prefixes
+  bool moe_stats =
+      true;  ///< counts its picks for the last event (bench_scheduler: what that costs)
+  std::string cache_salt;  ///< only requests of the same salt share prefixes
 };
 
 using RequestId = uint64_t;

@@ -202,6 +202,7 @@ Status OpenedEngine::load(int64_t start_ns) {
   SWITCHYARD_ASSIGN(const engine::MemoryPlan plan, engine::plan_memory(needs, options_, available));
   const engine::LoopOptions loop = loop_options(options_, plan, folder_);
   SWITCHYARD_TRY(loop.limits.check());
+  SWITCHYARD_TRY(loop.queue.check());
   SWITCHYARD_ASSIGN(auto model,
                     model::Model::load(options_.model, folder_.config, load_options(options_, plan),
                                        Stream(device, pool_, &tracer_)));

@@ -39,6 +39,8 @@ void Statistics::begin_step(std::span<const int32_t> seq_offset, std::span<PickC
   seq_offset_ = seq_offset;
   picks_ = picks;
   skip_ = skip;
+  counts_picks_ = std::any_of(picks.begin(), picks.end(),
+                              [](const PickCounts* counts) { return !counts->empty(); });
   step_ = {};
   step_layers_ = 0;
 }
@@ -49,15 +51,7 @@ void Statistics::on_routing(int moe_layer, const Routing& routing) {
   const int64_t tokens = routing.expert.shape[0], top_k = routing.expert.shape[1];
   SWITCHYARD_CHECK(seq_offset_.back() == tokens, "routing of {} tokens in a step of {}", tokens,
                    seq_offset_.back());
-  const int32_t* expert = routing.expert.as<int32_t>();
-  for (size_t b = 0; b < picks_.size(); ++b) {
-    if (picks_[b]->empty()) continue;
-    uint32_t* count = picks_[b]->data() + slot(moe_layer, 0);
-    const int32_t* const end = expert + seq_offset_[b + 1] * top_k;
-    for (const int32_t* at = expert + (seq_offset_[b] + skip_[b]) * top_k; at < end; ++at) {
-      if (*at >= 0) ++count[*at];
-    }
-  }
+  if (counts_picks_) count_picks(moe_layer, routing.expert.as<int32_t>(), top_k);
   Layer& layer = layers_[static_cast<size_t>(moe_layer)];
   bump(layer.dropped, static_cast<uint64_t>(routing.counts.dropped));
   bump(layer.unrouted, static_cast<uint64_t>(routing.counts.unrouted_tokens));
@@ -66,6 +60,17 @@ void Statistics::on_routing(int moe_layer, const Routing& routing) {
                                         static_cast<size_t>(experts(moe_layer)));
   add_demand(moe_layer, demand);
   drops_.add(demand, routing.counts.dropped);
+}
+
+void Statistics::count_picks(int moe_layer, const int32_t* expert, int64_t top_k) {
+  for (size_t b = 0; b < picks_.size(); ++b) {
+    if (picks_[b]->empty()) continue;
+    uint32_t* count = picks_[b]->data() + slot(moe_layer, 0);
+    const int32_t* const end = expert + seq_offset_[b + 1] * top_k;
+    for (const int32_t* at = expert + (seq_offset_[b] + skip_[b]) * top_k; at < end; ++at) {
+      if (*at >= 0) ++count[*at];
+    }
+  }
 }
 
 void Statistics::add_demand(int moe_layer, std::span<const int32_t> demand) {

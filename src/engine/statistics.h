@@ -88,6 +88,7 @@ class Statistics final : public model::RoutingObserver {
   static void bump(std::atomic<T>& sum, T amount) noexcept {
     sum.store(sum.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }
+  void count_picks(int moe_layer, const int32_t* expert, int64_t top_k);
   void add_demand(int moe_layer, std::span<const int32_t> demand);
   Sums sums() const;
 
@@ -104,6 +105,7 @@ class Statistics final : public model::RoutingObserver {
   std::span<const int32_t> seq_offset_;
   std::span<PickCounts* const> picks_;
   std::span<const int32_t> skip_;
+  bool counts_picks_ = false;  // of any sequence
   StepRouting step_;
   int step_layers_ = 0;
 

@@ -5,6 +5,16 @@
 
 namespace switchyard::schedule {
 
+Status QueueLimits::check() const {
+  if (max_requests < 0)
+    return fail(Code::bad_request, "max_queued_requests is {}, expected at least 0 (0: no limit)",
+                max_requests);
+  if (max_tokens < 0)
+    return fail(Code::bad_request, "max_queued_tokens is {}, expected at least 0 (0: no limit)",
+                max_tokens);
+  return {};
+}
+
 Status QueueCount::add_request() {
   if (limits_.max_requests > 0 && requests_ >= limits_.max_requests)
     return fail(Code::overloaded,

@@ -12,6 +12,8 @@ namespace switchyard::schedule {
 struct QueueLimits {
   int64_t max_requests = 0;  ///< 0: no limit
   int64_t max_tokens = 0;    ///< prompt tokens; 0: no limit
+
+  Status check() const;
 };
 
 class QueueCount {

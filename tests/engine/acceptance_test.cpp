@@ -369,6 +369,28 @@ TEST(Acceptance, ExpertsTouchedAreAMetric) {
   has_line(world, "switchyard_last_step_active_experts 2");
 }
 
+/// Picks are counted for whoever asked, and only then; those of all requests together in any case.
+TEST(Acceptance, MoeStatsOnRequest) {
+  World world;
+  std::vector<Received> received(3);
+  for (int i = 0; i < 3; ++i) {
+    Request request = request_of(prompt_of(i, 5 + i), 4);
+    request.moe_stats = i == 1;
+    world.submit(request, received[static_cast<size_t>(i)]);
+  }
+  world.turn_until_idle();
+  EXPECT_TRUE(received[0].last().moe.picks.empty());
+  EXPECT_TRUE(received[2].last().moe.picks.empty());
+  ASSERT_EQ(received[1].last().moe.picks.size(), static_cast<size_t>(FakeModel::kMoeLayers));
+  uint32_t counted = 0;
+  for (const uint32_t picks : received[1].last().moe.picks[2]) counted += picks;
+  EXPECT_EQ(counted, static_cast<uint32_t>((6 + 3) * FakeModel::kTopK));
+  uint64_t all = 0;
+  const EngineStats stats = world.loop.statistics().read();
+  for (const uint64_t picks : stats.load[2]) all += picks;
+  EXPECT_EQ(all, static_cast<uint64_t>((5 + 6 + 7 + 3 * 3) * FakeModel::kTopK));
+}
+
 TEST(Acceptance, PrefixCacheMetrics) {
   World world;
   for (int i = 0; i < 2; ++i) {

@@ -48,6 +48,15 @@ TEST(QueueCount, OneRequestAboveTheTokenLimitIsNotRefusedForEver) {
   EXPECT_FALSE(queue.add_tokens(1).ok());
 }
 
+TEST(QueueLimits, AreNotNegative) {
+  EXPECT_TRUE(QueueLimits{}.check().ok());
+  EXPECT_NE(
+      QueueLimits{.max_requests = -1}.check().error().message.find("max_queued_requests is -1"),
+      std::string::npos);
+  EXPECT_NE(QueueLimits{.max_tokens = -2}.check().error().message.find("max_queued_tokens is -2"),
+            std::string::npos);
+}
+
 TEST(QueueCount, ZeroIsNoLimit) {
   QueueCount queue({});
   for (int i = 0; i < 1000; ++i) {
