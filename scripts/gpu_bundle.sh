@@ -7,7 +7,7 @@
 # checkout: BUILD=TO scripts/gpu_check.sh test sanitize measure
 set -euo pipefail
 
-readonly MOST_MIB=50
+readonly MOST_MIB=100
 if (($# < 2)); then
   echo "usage: $0 BUILD... TO" >&2
   exit 2
