@@ -106,7 +106,6 @@ bool Scheduler::admit(Sequence& sequence) {
   sequence.named_blocks = need.shared;
   sequence.computed_tokens = need.shared * limits_.block_tokens;
   note_reuse(sequence);
-  refused_ = {};
   waiting_.erase(sequence);
   sequence.state = Sequence::State::running;
   running_.insert(sequence);

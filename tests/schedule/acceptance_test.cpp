@@ -196,6 +196,21 @@ TEST(Acceptance, PriorityTakesBlocksOnlyIfTheySuffice) {
   EXPECT_EQ(text(scheduler.decide(0)), "1[19,20)* 3[0,24)*");
 }
 
+/// Blocks that the urgent one would share with its victim make no room for it.
+TEST(Acceptance, PriorityTakesNothingInVainFromOneOfTheSamePrefix) {
+  Scheduler scheduler(limits(4, 64, 6));
+  const std::vector<BlockKey> victim = keys_of(12, 12, 2), urgent = keys_of(17, 12, 3);
+  ASSERT_TRUE(scheduler.add({.id = 1, .prompt_tokens = 4, .max_tokens = 20}).ok());
+  ASSERT_TRUE(
+      scheduler.add({.id = 2, .prompt_tokens = 12, .max_tokens = 20, .priority = 5, .keys = victim})
+          .ok());
+  go_on(scheduler, scheduler.decide(0));
+  ASSERT_TRUE(
+      scheduler.add({.id = 3, .prompt_tokens = 17, .max_tokens = 20, .priority = 0, .keys = urgent})
+          .ok());
+  EXPECT_EQ(text(scheduler.decide(0)), "1[4,5)* 2[12,13)*");
+}
+
 TEST(Acceptance, PriorityComesFirstInTheTokenBudgetToo) {
   Scheduler scheduler(limits(4, 8, 40));
   ASSERT_TRUE(scheduler.add({.id = 1, .prompt_tokens = 40, .max_tokens = 44, .priority = 3}).ok());
