@@ -79,6 +79,23 @@ Scheduler::Need Scheduler::need_of(const Sequence& sequence) const {
   return need;
 }
 
+bool Scheduler::is_worth_waiting_for(const Sequence& sequence, int shared) const {
+  const int most = shareable(sequence);
+  int promised = 0;  // blocks
+  for (size_t i = 0; i < running_.size() && comes_before(running_[i], sequence); ++i) {
+    const Sequence& other = running_[i];
+    if (other.named_blocks > shared) continue;  // it has offered that block: it is gone again
+    const int end = std::min(most, static_cast<int>(other.keys.size()));
+    int block = shared;
+    while (block < end &&
+           other.keys[static_cast<size_t>(block)] == sequence.keys[static_cast<size_t>(block)])
+      ++block;
+    promised = std::max(promised, block - shared);
+  }
+  const int missing = sequence.known_tokens - shared * limits_.block_tokens;
+  return 2 * promised * limits_.block_tokens >= missing;
+}
+
 bool Scheduler::may_fit_now(const Sequence& sequence) const noexcept {
   if (sequence.id != refused_.id || room() > refused_.room) return true;
   return refused_.shared < shareable(sequence) &&
@@ -89,6 +106,7 @@ bool Scheduler::admit(Sequence& sequence) {
   if (static_cast<int>(running_.size()) >= limits_.max_sequences || !may_fit_now(sequence))
     return false;
   const Need need = need_of(sequence);
+  if (is_worth_waiting_for(sequence, need.shared)) return false;
   if (need.own + need.woken > room()) {
     refused_ = {sequence.id, room(), need.shared};
     return false;

@@ -17,7 +17,8 @@
 //      decode_wait_s: weights are read once for all tokens of a step.
 //
 // A new sequence shares the cached blocks of the longest known prefix, but computes at least its
-// last token, whose logits it needs. The first of all is never preempted, and only finitely many
+// last token, whose logits it needs. When another is just computing most of its prompt, it waits for
+// that, and everybody behind it. The first of all is never preempted, and only finitely many
 // ever come before a given one; so each gets its turn. A decision is a function of the calls made
 // before, and of the times that they named: there is no clock in here.
 // Source: Yu et al. 2022 (Orca, OSDI); Kwon et al. 2023, arXiv 2309.06180; Agrawal et al. 2023,
@@ -93,6 +94,9 @@ class Scheduler {
   /// False when nothing has changed for the better since it was turned back; saves the search for
   /// its prefix in every step.
   bool may_fit_now(const Sequence& sequence) const noexcept;
+  /// True when at least half of what it would have to compute is being computed by one who runs
+  /// before it, and so gets tokens before it.
+  bool is_worth_waiting_for(const Sequence& sequence, int shared) const;
   bool admit(Sequence& sequence);
   void note_reuse(Sequence& sequence);
 

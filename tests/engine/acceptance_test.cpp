@@ -105,6 +105,16 @@ TEST(Acceptance, PrefixCacheOfConversations) {
   }
 }
 
+/// Several answers to one prompt at once: it is computed once.
+TEST(Acceptance, PrefixCacheOfABurst) {
+  World world;
+  std::vector<Received> received(4);
+  for (Received& one : received) world.submit(request_of(prompt_of(1, 21), 5), one);
+  world.turn_until_idle();
+  EXPECT_EQ(world.model.tokens(), 21 + 3 * 1 + 4 * 4);
+  for (const Received& one : received) EXPECT_EQ(one.tokens, received[0].tokens);
+}
+
 TEST(Acceptance, PrefixCacheIsParted) {
   World world;
   const auto cached = [&](auto change) {

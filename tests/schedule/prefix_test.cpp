@@ -161,6 +161,75 @@ TEST_F(Cache, PreemptedSequenceFindsWhatIsLeftOfItself) {
   EXPECT_EQ(scheduler.find(2)->cached_tokens, 0) << "found nothing when it came";
 }
 
+TEST_F(Cache, OfABurstThatBeginsAlikeOneComputesTheBeginning) {
+  for (int i = 0; i < 4; ++i) add(11, 9);
+  EXPECT_EQ(step(Outcome::goes_on), "1[0,11)*");
+  EXPECT_EQ(step(Outcome::goes_on), "1[11,12)* 2[8,11)* 3[8,11)* 4[8,11)*");
+}
+
+TEST_F(Cache, ShortCommonBeginningsAreNotWaitedFor) {
+  add(17, 8);
+  add(17, 8);
+  EXPECT_EQ(step(Outcome::goes_on), "1[0,17)* 2[0,17)*") << "8 of 17 are less than half";
+}
+
+TEST_F(Cache, ALongBeginningIsSharedAsSoonAsItIsThere) {
+  scheduler = Scheduler(limits(4, 10, 40));
+  add(40, 20, 50);
+  add(24, 20);
+  EXPECT_EQ(step(Outcome::goes_on), "1[0,10)");
+  EXPECT_EQ(step(Outcome::goes_on), "1[10,20)");
+  EXPECT_EQ(step(Outcome::goes_on), "1[20,30)");
+  EXPECT_EQ(step(Outcome::goes_on), "1[30,40)*");
+  EXPECT_EQ(step(Outcome::goes_on), "1[40,41)* 2[20,24)*");
+}
+
+TEST_F(Cache, NobodyWaitsForOneWhoIsGone) {
+  scheduler = Scheduler(limits(4, 6, 40));
+  add(20, 20);
+  add(20, 20);
+  EXPECT_EQ(step(Outcome::goes_on), "1[0,6)");
+  scheduler.cancel(1);
+  EXPECT_EQ(step(Outcome::goes_on), "2[4,10)") << "one block was done";
+}
+
+TEST_F(Cache, TheUrgentDoNotWaitForThoseBehindThem) {
+  scheduler = Scheduler(limits(4, 8, 40));
+  const std::vector<BlockKey> keys = keys_of(20, 20, 0);
+  ASSERT_TRUE(
+      scheduler.add({.id = 1, .prompt_tokens = 20, .max_tokens = 24, .priority = 1, .keys = keys})
+          .ok());
+  EXPECT_EQ(step(Outcome::goes_on), "1[0,8)");
+  ASSERT_TRUE(scheduler.add({.id = 2, .prompt_tokens = 20, .max_tokens = 24, .keys = keys}).ok());
+  EXPECT_EQ(step(Outcome::goes_on), "2[8,16)");
+}
+
+TEST_F(Cache, NobodyWaitsForWhatWasOfferedAndIsGone) {
+  scheduler = Scheduler(limits(4, 6, 10));
+  const std::vector<BlockKey> keys = keys_of(9, 9, 0);
+  const auto add_same = [&](int priority) {
+    ASSERT_TRUE(scheduler
+                    .add({.id = ++last,
+                          .prompt_tokens = 9,
+                          .max_tokens = 30,
+                          .priority = priority,
+                          .keys = keys})
+                    .ok());
+  };
+  add_same(1);
+  EXPECT_EQ(step(Outcome::goes_on), "1[0,6)");
+  add_same(0);
+  EXPECT_EQ(step(Outcome::goes_on), "2[4,9)* 1[6,7)");
+  EXPECT_EQ(step(Outcome::goes_on), "2[9,10)* 1[7,9)*") << "its second block is now there twice";
+  scheduler.cancel(2);
+  ASSERT_EQ(scheduler.counts().blocks_cached, 1);
+  add(24, 0);
+  while (scheduler.counts().evictions == 0) step(Outcome::goes_on);  // the one of 2
+  scheduler.cancel(3);
+  add_same(2);
+  EXPECT_NE(step(Outcome::goes_on).find("4[4,9)*"), std::string::npos);
+}
+
 TEST_F(Cache, OneWhoWaitsForBlocksComesInWhenItsPrefixAppears) {
   scheduler = Scheduler(limits(4, 12, 7));
   add(17, 16, 20);  // 5 blocks, computed in two steps
