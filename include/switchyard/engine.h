@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,11 @@ class Engine {
   virtual bool wait_idle_for(double seconds) = 0;
   /// From now on new requests are refused as unavailable; those that are in go on.
   virtual void drain() = 0;
+
+  /// The tokens that submit() would make of this request's input. Any thread. Errors: bad_request.
+  virtual Result<std::vector<int32_t>> tokenize(const Request& request) const = 0;
+  /// Their text, special tokens included. Errors: bad_request for ids that the vocabulary lacks.
+  virtual Result<std::string> detokenize(std::span<const int32_t> tokens) const = 0;
 
   virtual const ModelSummary& summary() const = 0;
   /// The model's own defaults (generation_config.json) as sampling parameters.

@@ -156,13 +156,17 @@ class OpenedEngine final : public Engine {
 
   Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) override {
     SWITCHYARD_ASSIGN(engine::Ticket ticket, loop_->reserve());
-    SWITCHYARD_ASSIGN(request.prompt_tokens, tokenize(request));
+    if (request.prompt_tokens.empty() || !request.messages.empty()) {
+      SWITCHYARD_ASSIGN(request.prompt_tokens, tokenize(request));
+    }
     return loop_->submit(std::move(request), std::move(sink), std::move(ticket));
   }
   void cancel(RequestId id) override { loop_->cancel(id); }
   void wait_idle() override { loop_->wait_idle(); }
   bool wait_idle_for(double seconds) override { return loop_->wait_idle_for(seconds); }
   void drain() override { loop_->drain(); }
+  Result<std::vector<int32_t>> tokenize(const Request& request) const override;
+  Result<std::string> detokenize(std::span<const int32_t> tokens) const override;
   const ModelSummary& summary() const override { return summary_; }
   SamplingParams default_sampling() const override { return folder_.defaults.sampling; }
   EngineStats stats() const override;
@@ -172,8 +176,6 @@ class OpenedEngine final : public Engine {
   std::string metrics_text() const override { return metrics_.prometheus_text(); }
 
  private:
-  Result<std::vector<int32_t>> tokenize(Request& request) const;
-
   EngineOptions options_;
   Folder folder_;
   Pool pool_;
@@ -221,15 +223,23 @@ Status OpenedEngine::load(int64_t start_ns) {
   return {};
 }
 
-Result<std::vector<int32_t>> OpenedEngine::tokenize(Request& request) const {
+Result<std::vector<int32_t>> OpenedEngine::tokenize(const Request& request) const {
   if (!request.messages.empty()) {
     if (!folder_.chat.ok()) return folder_.chat.error();
     return folder_.chat->encode(request.messages, *folder_.tokenizer);
   }
-  if (!request.prompt_tokens.empty()) return std::move(request.prompt_tokens);
+  if (!request.prompt_tokens.empty()) return request.prompt_tokens;
   // A raw prompt is the caller's own text, so names of special tokens in it are special tokens.
   return folder_.tokenizer->encode(
       request.prompt, text::EncodeOptions{.add_special_tokens = true, .parse_special = true});
+}
+
+Result<std::string> OpenedEngine::detokenize(std::span<const int32_t> tokens) const {
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] < 0 || tokens[i] >= folder_.config.vocab)
+      return fail(Code::bad_request, "tokens[{}] is {}, expected a token id in [0, {})", i,
+                  tokens[i], folder_.config.vocab);
+  return folder_.tokenizer->decode(tokens, {});
 }
 
 EngineStats OpenedEngine::stats() const {
