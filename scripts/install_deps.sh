@@ -11,7 +11,7 @@ packages=(
   build-essential cmake ninja-build pkg-config ccache git python3
   clang clang-format clang-tidy libclang-rt-dev
   libfmt-dev libspdlog-dev libsimdjson-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev
-  libprotobuf-dev libhwloc-dev libcli11-dev libgtest-dev libbenchmark-dev
+  libprotobuf-dev libhwloc-dev libcli11-dev libboost1.81-dev libgtest-dev libbenchmark-dev
 )
 
 environment=${1:-}

@@ -23,6 +23,7 @@ class Command {
 using MakeCommand = std::unique_ptr<Command> (*)(CLI::App& parent, CLI::App*& app);
 
 std::unique_ptr<Command> make_run(CLI::App& parent, CLI::App*& app);
+std::unique_ptr<Command> make_serve(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_inspect(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_bench(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_record(CLI::App& parent, CLI::App*& app);

@@ -12,6 +12,7 @@ enum ExitCode : int {
   kInvalidModel = 3,   ///< a file of the model is damaged or inconsistent
   kUnsupported = 4,    ///< well formed, but this program cannot run it
   kOutOfMemory = 5,    ///< does not fit
+  kCannotBind = 6,     ///< the address or port is not to be had
   kInterrupted = 130,  ///< Ctrl-C
 };
 

@@ -19,6 +19,7 @@ namespace {
 struct State {
   std::mutex mutex;
   std::function<void()> reaction;
+  bool terminate_too = false;  // the reaction is to SIGTERM as well
   std::atomic<bool> interrupted{false};
 };
 
@@ -35,8 +36,30 @@ State& state() {
   ::_exit(kInterrupted);
 }
 
+bool is_handled(int signal) {
+  if (signal != SIGTERM) return true;
+  const std::lock_guard lock(state().mutex);
+  return state().terminate_too;
+}
+
+/// As if the signal had never been blocked.
+void end_by(int signal) {
+  ::signal(signal, SIG_DFL);
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  ::raise(signal);
+}
+
+bool is_ignored(int signal) {
+  struct sigaction inherited {};
+  return ::sigaction(signal, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN;
+}
+
 void wait_for_signals(sigset_t set) {
   for (int signal = 0; ::sigwait(&set, &signal) == 0;) {
+    if (!is_handled(signal)) end_by(signal);
     if (state().interrupted.exchange(true)) leave_now();
     // Under the lock: whoever takes the reaction away knows that it no longer runs.
     const std::lock_guard lock(state().mutex);
@@ -48,11 +71,10 @@ void wait_for_signals(sigset_t set) {
 }  // namespace
 
 void Interrupts::install() {
-  struct sigaction inherited {};
-  if (::sigaction(SIGINT, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN) return;
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGINT);
+  for (const int signal : {SIGINT, SIGTERM})
+    if (!is_ignored(signal)) sigaddset(&set, signal);
   ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
   std::thread(wait_for_signals, set).detach();
 }
@@ -60,6 +82,13 @@ void Interrupts::install() {
 void Interrupts::on_interrupt(std::function<void()> reaction) {
   const std::lock_guard lock(state().mutex);
   state().reaction = std::move(reaction);
+  state().terminate_too = false;
+}
+
+void Interrupts::on_stop(std::function<void()> reaction) {
+  const std::lock_guard lock(state().mutex);
+  state().reaction = std::move(reaction);
+  state().terminate_too = true;
 }
 
 bool Interrupts::interrupted() { return state().interrupted.load(); }

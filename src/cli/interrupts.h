@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ctrl-C: the first one calls what was asked for, the second ends the program at once with exit
-// code 130.
+// code 130. SIGTERM is the same for those who ask for it, and else ends the program as ever.
 //
-// The signal is blocked in every thread and taken by one that waits for it, so that the reaction is
+// The signals are blocked in every thread and taken by one that waits for them, so that the reaction is
 // ordinary code and not a signal handler.
 #pragma once
 #include <functional>
@@ -16,6 +16,8 @@ class Interrupts {
   /// What the first Ctrl-C does; an empty function: end the program at once. Called from the
   /// waiting thread.
   static void on_interrupt(std::function<void()> reaction);
+  /// The same, of Ctrl-C and SIGTERM.
+  static void on_stop(std::function<void()> reaction);
   static bool interrupted();
 };
 

@@ -20,8 +20,8 @@ namespace {
 
 /// The commands, in the order of the help. To add one: a file that defines its make function, and a
 /// line here.
-constexpr MakeCommand kCommands[] = {make_run,   make_inspect, make_bench, make_record,
-                                     make_stats, make_plan,    make_check, make_doctor};
+constexpr MakeCommand kCommands[] = {make_run,   make_serve, make_inspect, make_bench, make_record,
+                                     make_stats, make_plan,  make_check,   make_doctor};
 
 ExitCode usage(const std::string& message) {
   std::fprintf(stderr, "switchyard: %s\n", message.c_str());

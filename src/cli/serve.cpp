@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// switchyard serve: OpenAI's HTTP interface before one model, until a signal; then what runs is finished.
+#include <condition_variable>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "base/result.h"
+#include "cli/command.h"
+#include "cli/interrupts.h"
+#include "cli/model_options.h"
+#include "serve/server.h"
+
+namespace switchyard::cli {
+namespace {
+
+constexpr int64_t kConnectionsPerChoice = 4;  // clients that keep connections which rest
+
+class Serve final : public Command {
+ public:
+  Serve(CLI::App& parent, CLI::App*& app);
+  ExitCode run() override;
+
+ private:
+  void declare_http(CLI::App& app);
+  void declare_limits(CLI::App& app);
+  Result<serve::ServerOptions> server_options() const;
+  std::string served_name() const;
+  void announce(const serve::Server& server) const;
+  void wait_for_signal();
+  void finish(serve::Server& server) const;
+  void note(const std::string& text) const;
+
+  ModelOptions model_;
+  serve::ServerOptions server_;
+  std::vector<std::string> keys_;
+  std::string key_file_;
+  bool strict_ = false;
+  int64_t max_queued_requests_ = 256;
+  double shutdown_timeout_s_ = 30;
+
+  std::mutex mutex_;
+  std::condition_variable signal_;
+  bool signalled_ = false;
+};
+
+Serve::Serve(CLI::App& parent, CLI::App*& app) {
+  app = parent.add_subcommand("serve", "Answers OpenAI clients over HTTP");
+  model_.declare(*app);
+  declare_http(*app);
+  declare_limits(*app);
+  app->add_flag("--prefix-cache,!--no-prefix-cache", model_.engine.prefix_cache,
+                "Prompts that begin alike share keys and values (default: on)");
+  app->add_flag("--profile", model_.engine.profile, "Sum the time of phases, for /v1/moe/stats");
+}
+
+void Serve::declare_http(CLI::App& app) {
+  app.add_option("--host", server_.http.host, "Address to listen on")->capture_default_str();
+  server_.http.port = 8000;
+  app.add_option("--port", server_.http.port, "Port to listen on (0: one that is free)")
+      ->capture_default_str();
+  app.add_option("--served-model-name", server_.served_names,
+                 "Names of the model for clients (default: the folder's name)")
+      ->allow_extra_args(false);
+  app.add_option("--api-key", keys_,
+                 "A key that clients must send; may be given several times. Others on this machine "
+                 "can read command lines: better by the variable or a file")
+      ->allow_extra_args(false)
+      ->envname("SWITCHYARD_API_KEY");
+  app.add_option("--api-key-file", key_file_, "Keys, one a line");
+  app.add_flag("--open-metrics", server_.open_metrics, "/metrics needs no key");
+  app.add_flag("--strict-api", strict_, "Refuse unknown fields instead of ignoring them");
+}
+
+void Serve::declare_limits(CLI::App& app) {
+  app.add_option("--max-queued-requests", max_queued_requests_,
+                 "Choices that may wait while --max-sequences run; more are answered 429")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-queued-tokens", model_.engine.max_queued_tokens,
+                 "Prompt tokens that may wait (0: no limit); more are answered 429")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--request-timeout", server_.request_timeout_s,
+                 "Seconds that a request may take (0: no limit)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--shutdown-timeout", shutdown_timeout_s_,
+                 "Seconds that running requests have after a signal")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+ExitCode Serve::run() {
+  model_.install_log();
+  auto options = server_options();
+  if (!options.ok()) return report(options.error());
+  auto opened = serve::Server::open(*std::move(options));
+  if (!opened.ok()) {
+    (void)report(opened.error());
+    return kCannotBind;
+  }
+  const std::unique_ptr<serve::Server> server = *std::move(opened);
+  auto engine = open_engine(model_);
+  if (!engine.ok()) return report(engine.error());
+  Interrupts::on_stop([this] {
+    const std::lock_guard lock(mutex_);
+    signalled_ = true;
+    signal_.notify_all();
+  });
+  server->serve(**engine);
+  announce(*server);
+  wait_for_signal();
+  finish(*server);
+  engine->reset();  // before the server: calls that end now still have their place in it
+  return kOk;
+}
+
+Result<serve::ServerOptions> Serve::server_options() const {
+  serve::ServerOptions options = server_;
+  if (options.served_names.empty()) options.served_names.push_back(served_name());
+  for (const std::string& key : keys_) SWITCHYARD_TRY(options.keys.add(key));
+  if (!key_file_.empty()) SWITCHYARD_TRY(options.keys.add_file(key_file_));
+  options.unknown_fields = strict_ ? serve::UnknownFields::refused : serve::UnknownFields::ignored;
+  options.max_running = model_.engine.max_sequences;
+  options.max_choices = options.max_running + max_queued_requests_;
+  options.http.connections += static_cast<size_t>(kConnectionsPerChoice * options.max_choices);
+  return options;
+}
+
+std::string Serve::served_name() const {
+  const std::filesystem::path path =
+      std::filesystem::path(model_.engine.model + "/").lexically_normal().parent_path();
+  const std::string name = path.filename().string();
+  return name.empty() || name == "." || name == ".." ? "model" : name;
+}
+
+void Serve::announce(const serve::Server& server) const {
+  const std::string& host = server_.http.host;
+  const bool v6 = host.find(':') != std::string::npos;
+  note(fmt::format("serving on http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "",
+                   server.port()));
+  const bool local = host == "127.0.0.1" || host == "::1";
+  if (!local && keys_.empty() && key_file_.empty())
+    note(
+        "everybody who reaches this address may use the model: set SWITCHYARD_API_KEY or "
+        "--api-key-file");
+}
+
+void Serve::wait_for_signal() {
+  std::unique_lock lock(mutex_);
+  signal_.wait(lock, [this] { return signalled_; });
+}
+
+void Serve::finish(serve::Server& server) const {
+  server.drain();
+  if (server.in_flight() > 0)
+    note(fmt::format("finishing {} requests, for at most {} s; a second signal ends at once",
+                     server.in_flight(), shutdown_timeout_s_));
+  if (!server.wait_drained(shutdown_timeout_s_))
+    note(fmt::format("{} requests were not done in time", server.in_flight()));
+  server.stop();
+}
+
+void Serve::note(const std::string& text) const {
+  if (!model_.quiet) std::fprintf(stderr, "switchyard: %s\n", text.c_str());
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_serve(CLI::App& parent, CLI::App*& app) {
+  return std::make_unique<Serve>(parent, app);
+}
+
+}  // namespace switchyard::cli

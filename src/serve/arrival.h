@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrival: a request that has come in, with what its answer needs.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "serve/http.h"
+#include "serve/server.h"
+
+namespace switchyard::serve {
+
+struct Server::Arrival {
+  HttpRequest request;
+  std::shared_ptr<HttpExchange> exchange;
+  std::string id;                   ///< x-request-id: the client's, or ours
+  const char* route = "unmatched";  ///< for metrics: a path of the table, never the client's text
+};
+
+/// 32 hexadecimal digits that no other call has.
+std::string new_id();
+
+}  // namespace switchyard::serve

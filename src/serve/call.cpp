@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/call.h"
+
+#include <limits>
+
+#include "serve/fields.h"
+
+namespace switchyard::serve {
+namespace {
+
+constexpr int kMaxInt = std::numeric_limits<int>::max();
+constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant"};
+/// Of a message: what is served, and what changes nothing.
+constexpr std::string_view kMessageFields[] = {"role", "content", "name", "refusal"};
+
+int depth_of(const Json& json) {
+  int deepest = 0;
+  if (json.is_array())
+    for (const Json& item : json.as_array()) deepest = std::max(deepest, depth_of(item));
+  if (json.is_object())
+    for (const auto& [name, value] : json.as_object()) deepest = std::max(deepest, depth_of(value));
+  return json.is_array() || json.is_object() ? deepest + 1 : 0;
+}
+
+template <size_t kSize>
+bool is_one_of(const std::string_view (&names)[kSize], std::string_view name) {
+  for (const std::string_view known : names)
+    if (known == name) return true;
+  return false;
+}
+
+/// A string, or parts of type text.
+std::optional<ApiError> parse_content(const Json* json, const std::string& at, std::string& text) {
+  if (json == nullptr || json->is_null())
+    return refuse_field(at, "missing_field", "{} is missing: every message needs its text", at);
+  if (json->is_string()) {
+    text = json->as_string();
+    return check_text(text, at);
+  }
+  if (!json->is_array())
+    return refuse_field(at, "invalid_value", "{} is {}, expected a string or an array of parts", at,
+                        json_text(*json));
+  for (const Json& part : json->as_array()) {
+    const Json *type = part.find("type"), *piece = part.find("text");
+    if (type == nullptr || !type->is_string() || type->as_string() != "text" || piece == nullptr ||
+        !piece->is_string())
+      return refuse_field(at, "unsupported_parameter",
+                          "{} holds {}, but only parts of type text are supported", at,
+                          json_text(part));
+    text += piece->as_string();
+  }
+  return check_text(text, at);
+}
+
+std::optional<ApiError> parse_message(const Json& json, const std::string& at, Message& message) {
+  if (!json.is_object())
+    return refuse_field(at, "invalid_value", "{} is {}, expected an object", at, json_text(json));
+  for (const auto& [name, value] : json.as_object())
+    if (!value.is_null() && !is_one_of(kMessageFields, name))
+      return refuse_field(at + "." + name, "unsupported_parameter",
+                          "{}.{} is not supported by this server", at, name);
+  const Json* role = json.find("role");
+  if (role == nullptr || !role->is_string())
+    return refuse_field(at + ".role", "missing_field", "{}.role is missing", at);
+  if (!is_one_of(kRoles, role->as_string()))
+    return refuse_field(at + ".role", "invalid_value",
+                        "{}.role is {}, expected system, developer, user or assistant", at,
+                        json_text(*role));
+  // A developer's message is what a system message was called before.
+  message.role = role->as_string() == "developer" ? "system" : role->as_string();
+  return parse_content(json.find("content"), at + ".content", message.content);
+}
+
+/// A string, an array of strings, an array of token ids, or an array of such arrays.
+std::optional<ApiError> parse_prompts(const Json& json, std::vector<Request>& prompts) {
+  if (json.is_string()) {
+    prompts.emplace_back().prompt = json.as_string();
+    return check_text(json.as_string(), "prompt");
+  }
+  if (!json.is_array() || json.as_array().empty())
+    return refuse_field("prompt", "invalid_value",
+                        "prompt is {}, expected a string, strings, or token ids", json_text(json));
+  const Json::Array& items = json.as_array();
+  if (items[0].is_number())
+    return read_token_ids(json, "prompt", prompts.emplace_back().prompt_tokens);
+  if (items.size() > kMaxPrompts)
+    return refuse_field("prompt", "invalid_value", "prompt holds {} prompts, expected at most {}",
+                        items.size(), kMaxPrompts);
+  for (const Json& item : items) {
+    std::optional<ApiError> error;
+    if (item.is_string()) {
+      error = check_text(item.as_string(), "prompt");
+      prompts.emplace_back().prompt = item.as_string();
+    } else if (item.is_array()) {
+      error = read_token_ids(item, "prompt", prompts.emplace_back().prompt_tokens);
+    } else {
+      error =
+          refuse_field("prompt", "invalid_value",
+                       "prompt holds {}, expected strings or arrays of token ids", json_text(item));
+    }
+    if (error) return error;
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> parse_input(const Json& body, Call& call) {
+  const char* name = call.endpoint == Endpoint::chat ? "messages" : "prompt";
+  const Json* input = body.find(name);
+  if (input == nullptr || input->is_null())
+    return refuse_field(name, "missing_field", "{} is missing", name);
+  if (call.endpoint == Endpoint::completions) return parse_prompts(*input, call.prompts);
+  return parse_messages(*input, call.prompts.emplace_back().messages);
+}
+
+void read_sampling(Fields& fields, SamplingParams& sampling) {
+  fields.number("temperature", 0, 2, sampling.temperature);
+  fields.number("top_p", 0, 1, sampling.top_p);
+  fields.integer("top_k", -1, kMaxInt, sampling.top_k);
+  if (sampling.top_k < 0) sampling.top_k = 0;  // the field's other name for "all"
+  fields.number("min_p", 0, 1, sampling.min_p);
+  fields.number("presence_penalty", -2, 2, sampling.presence_penalty);
+  fields.number("frequency_penalty", -2, 2, sampling.frequency_penalty);
+  fields.number("repetition_penalty", 0, 100, sampling.repetition_penalty);
+  fields.seed("seed", sampling.seed);
+  fields.strings("stop", kMaxStops, sampling.stop);
+  fields.token_ids("stop_token_ids", 1024, sampling.stop_token_ids);
+  fields.flag("ignore_eos", sampling.ignore_eos);
+  fields.integer("min_tokens", 0, kMaxInt, sampling.min_tokens);
+}
+
+void read_lengths(Fields& fields, Call& call) {
+  int most = 0;
+  const char* name =
+      fields.find("max_completion_tokens") != nullptr ? "max_completion_tokens" : "max_tokens";
+  fields.integer(name, 1, kMaxInt, most);
+  if (most > 0) call.max_tokens = most;
+}
+
+void read_stream_options(Fields& fields, Call& call) {
+  const Json* options = fields.find("stream_options");
+  if (options == nullptr) return;
+  if (!call.stream || !options->is_object())
+    return fields.refuse(refuse_field("stream_options", "invalid_value",
+                                      "stream_options is an object that goes with stream: true"));
+  Fields inner(*options);
+  inner.flag("include_usage", call.include_usage);
+  inner.flag("continuous_usage_stats", call.continuous_usage);
+  bool ignored = false;  // obfuscation would only add noise to the events
+  inner.flag("include_obfuscation", ignored);
+  if (auto error = inner.error()) {
+    error->param = "stream_options." + error->param;
+    fields.refuse(*std::move(error));
+  }
+}
+
+/// What SamplingParams::check() says begins with the name of the field.
+std::optional<ApiError> check_sampling(const SamplingParams& sampling) {
+  const Status status = sampling.check();
+  if (status.ok()) return std::nullopt;
+  ApiError error = api_error(status.error());
+  error.param = error.message.substr(0, error.message.find_first_of(" ["));
+  return error;
+}
+
+}  // namespace
+
+std::optional<ApiError> parse_body(std::string_view body, Json& json) {
+  auto parsed = parse_json(body, "body");
+  if (!parsed.ok()) return ApiError{400, "invalid_json", parsed.error().message, ""};
+  if (!parsed->is_object())
+    return ApiError{400, "invalid_json",
+                    fmt::format("body: expected an object, found {}", parsed->kind_name()), ""};
+  if (depth_of(*parsed) > kMaxBodyDepth)
+    return ApiError{400, "invalid_json",
+                    fmt::format("body: nested deeper than {} levels", kMaxBodyDepth), ""};
+  json = *std::move(parsed);
+  return std::nullopt;
+}
+
+std::optional<ApiError> parse_messages(const Json& json, std::vector<Message>& messages) {
+  if (!json.is_array() || json.as_array().empty())
+    return refuse_field("messages", "invalid_value",
+                        "messages is {}, expected an array of at least one message",
+                        json_text(json));
+  if (json.as_array().size() > kMaxMessages)
+    return refuse_field("messages", "invalid_value", "messages has {} entries, expected at most {}",
+                        json.as_array().size(), kMaxMessages);
+  for (size_t i = 0; i < json.as_array().size(); ++i) {
+    auto error =
+        parse_message(json.as_array()[i], fmt::format("messages[{}]", i), messages.emplace_back());
+    if (error) return error;
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> parse_call(std::string_view body, Endpoint endpoint,
+                                   const SamplingParams& defaults, UnknownFields unknown,
+                                   Call& call) {
+  call.endpoint = endpoint;
+  Json json;
+  if (auto error = parse_body(body, json)) return error;
+  if (auto error = check_field_names(json, endpoint, unknown)) return error;
+  Fields fields(json);
+  SamplingParams sampling = defaults;
+  fields.text("model", call.model);
+  fields.integer("n", 1, kMaxChoices, call.n);
+  fields.flag("stream", call.stream);
+  fields.flag("moe_stats", call.moe_stats);
+  read_stream_options(fields, call);
+  read_lengths(fields, call);
+  read_sampling(fields, sampling);
+  Request terms;
+  fields.integer("priority", -1000, 1000, terms.priority);
+  fields.text("cache_salt", terms.cache_salt);
+  fields.flag("cache_prompt", terms.reuse_prefix);
+  if (fields.error()) return fields.error();
+  // What the endpoint's default will be is not known yet; the check that counts is the engine's.
+  sampling.max_tokens = call.max_tokens.value_or(kMaxInt);
+  if (auto error = check_sampling(sampling)) return error;
+  if (auto error = parse_input(json, call)) return error;
+  for (Request& request : call.prompts) {
+    request.sampling = sampling;
+    request.priority = terms.priority;
+    request.cache_salt = terms.cache_salt;
+    request.reuse_prefix = terms.reuse_prefix;
+    request.moe_stats = call.moe_stats;
+  }
+  return std::nullopt;
+}
+
+}  // namespace switchyard::serve

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// The handlers of the routes.
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "switchyard/version.h"
+
+#include "base/json.h"
+#include "serve/arrival.h"
+#include "serve/fields.h"
+#include "serve/moe_json.h"
+#include "serve/server.h"
+
+namespace switchyard::serve {
+namespace {
+
+HttpReply json_reply(std::string body) {
+  HttpReply reply;
+  reply.body = std::move(body);
+  return reply;
+}
+
+void write_model(JsonWriter& json, const std::string& name, int64_t created,
+                 const ModelSummary& summary) {
+  json.begin_object().field("id", name).field("object", "model").field("created", created);
+  json.field("owned_by", "switchyard").field("max_model_len", summary.max_model_len);
+  json.key("meta").begin_object().field("architecture", summary.architecture);
+  json.field("layers", summary.layers).field("moe_layers", summary.moe_layers);
+  json.field("experts", summary.experts).field("top_k", summary.top_k);
+  json.field("total_parameters", summary.total_parameters);
+  json.field("active_parameters", summary.active_parameters);
+  json.field("weight_bytes", summary.weight_bytes).field("expert_bytes", summary.expert_bytes);
+  json.field("device", summary.device).field("vocab", summary.vocab);
+  json.end_object().end_object();
+}
+
+/// What /tokenize is given: messages, prompt, or content, llama.cpp's word for it.
+std::optional<ApiError> parse_tokenize(const Json& json, Request& request) {
+  Fields fields(json);
+  bool specials = true;
+  fields.flag("add_special_tokens", specials);
+  if (!specials)
+    return refuse_field("add_special_tokens", "unsupported_parameter",
+                        "add_special_tokens: only true is supported");
+  std::string model;
+  fields.text("model", model);
+  fields.text("content", request.prompt);
+  fields.text("prompt", request.prompt);
+  if (fields.error()) return fields.error();
+  const Json* messages = fields.find("messages");
+  if (messages != nullptr) return parse_messages(*messages, request.messages);
+  if (fields.find("prompt") == nullptr && fields.find("content") == nullptr)
+    return refuse_field("prompt", "missing_field", "expected prompt, messages or content");
+  return check_text(request.prompt, "prompt");
+}
+
+}  // namespace
+
+void Server::live(Arrival& arrival) { answer(arrival, json_reply(R"({"status":"live"})")); }
+
+void Server::health(Arrival& arrival) {
+  if (check_engine(arrival)) answer(arrival, json_reply(R"({"status":"ready"})"));
+}
+
+void Server::version(Arrival& arrival) {
+  std::string out;
+  JsonWriter(out).begin_object().field("version", kVersion).end_object();
+  answer(arrival, json_reply(std::move(out)));
+}
+
+void Server::metrics(Arrival& arrival) {
+  const HttpCounts counts = http_->counts();
+  const std::pair<const char*, int64_t> states[] = {
+      {"idle", counts.idle}, {"active", counts.active}, {"streaming", counts.streaming}};
+  for (const auto& [name, count] : states)
+    registry_.gauge("switchyard_http_connections", "Open connections, by state", {{"state", name}})
+        .set(static_cast<double>(count));
+  HttpReply reply;
+  reply.content_type = "text/plain; version=0.0.4";
+  reply.body = registry_.prometheus_text();
+  if (const Engine* const engine = engine_) reply.body += engine->metrics_text();
+  answer(arrival, std::move(reply));
+}
+
+void Server::models(Arrival& arrival) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().field("object", "list").key("data").begin_array();
+  for (const std::string& name : options_.served_names)
+    write_model(json, name, created_, engine_.load()->summary());
+  json.end_array().end_object();
+  answer(arrival, json_reply(std::move(out)));
+}
+
+void Server::model(Arrival& arrival) {
+  const std::string name = arrival.request.path.substr(std::string_view("/v1/models/").size());
+  if (const auto error = check_model(name)) return answer(arrival, *error);
+  std::string out;
+  JsonWriter json(out);
+  write_model(json, name, created_, engine_.load()->summary());
+  answer(arrival, json_reply(std::move(out)));
+}
+
+std::optional<ApiError> Server::check_model(const std::string& name) const {
+  const auto& names = options_.served_names;
+  if (std::find(names.begin(), names.end(), name) != names.end()) return std::nullopt;
+  std::string served;
+  for (const std::string& known : names) served += (served.empty() ? "" : ", ") + known;
+  return ApiError{404, "model_not_found",
+                  fmt::format("no model of that name; this server has: {}", served), "model"};
+}
+
+void Server::tokenize(Arrival& arrival) {
+  Json json;
+  Request request;
+  if (const auto error = parse_body(arrival.request.body, json)) return answer(arrival, *error);
+  if (const auto error = parse_tokenize(json, request)) return answer(arrival, *error);
+  const Engine& engine = *engine_.load();
+  const auto tokens = engine.tokenize(request);
+  if (!tokens.ok()) return answer(arrival, api_error(tokens.error()));
+  std::string out;
+  JsonWriter writer(out);
+  writer.begin_object().key("tokens").begin_array();
+  for (const int32_t token : *tokens) writer.integer(token);
+  writer.end_array().field("count", static_cast<int64_t>(tokens->size()));
+  writer.field("max_model_len", engine.summary().max_model_len).end_object();
+  answer(arrival, json_reply(std::move(out)));
+}
+
+void Server::detokenize(Arrival& arrival) {
+  Json json;
+  if (const auto error = parse_body(arrival.request.body, json)) return answer(arrival, *error);
+  Fields fields(json);
+  std::vector<int32_t> tokens;
+  if (fields.find("tokens") == nullptr)
+    fields.refuse(refuse_field("tokens", "missing_field", "tokens is missing"));
+  fields.token_ids("tokens", options_.http.body_bytes, tokens);
+  if (fields.error()) return answer(arrival, *fields.error());
+  const auto text = engine_.load()->detokenize(tokens);
+  if (!text.ok()) return answer(arrival, api_error(text.error()));
+  std::string out;
+  JsonWriter(out).begin_object().field("prompt", *text).field("content", *text).end_object();
+  answer(arrival, json_reply(std::move(out)));
+}
+
+void Server::moe_stats(Arrival& arrival) {
+  const Engine& engine = *engine_.load();
+  answer(arrival, json_reply(moe_json(engine.summary(), engine.stats())));
+}
+
+void Server::complete(Arrival& arrival, Endpoint endpoint) {
+  Engine& engine = *engine_.load();
+  Call call;
+  if (const auto error = parse_call(arrival.request.body, endpoint, engine.default_sampling(),
+                                    options_.unknown_fields, call))
+    return answer(arrival, *error);
+  if (!call.model.empty())
+    if (const auto error = check_model(call.model)) return answer(arrival, *error);
+  auto place = take_place(static_cast<int64_t>(call.num_choices()));
+  if (place == nullptr)
+    return answer(arrival, ApiError{429, "queue_full",
+                                    "too many requests are waiting already: try again later", ""});
+  for (Request& request : call.prompts) request.timeout_s = options_.request_timeout_s;
+  const std::string id = new_id();
+  const ReplyFrame frame{endpoint, (endpoint == Endpoint::chat ? "chatcmpl-" : "cmpl-") + id,
+                         call.model.empty() ? options_.served_names.front() : call.model,
+                         static_cast<int64_t>(std::time(nullptr))};
+  GenerationHooks hooks;
+  hooks.place = std::move(place);
+  arrival.request.body.clear();
+  hooks.on_head = [this, arrival](HttpReply& reply) {
+    if (reply.status == 429 || reply.status == 503)
+      reply.headers.emplace_back("Retry-After", retry_after());
+    add_headers(arrival, reply);
+  };
+  hooks.on_disconnect = [this](GenerationHooks::Left left) {
+    registry_
+        .counter("switchyard_client_disconnects_total",
+                 "Clients that went before their answer was complete, by stage",
+                 {{"stage", left == GenerationHooks::Left::while_decoding ? "decode" : "prefill"}})
+        .add();
+  };
+  const auto generation = std::make_shared<Generation>(engine, std::move(call), frame,
+                                                       arrival.exchange, std::move(hooks));
+  remember(generation);
+  generation->begin();
+}
+
+}  // namespace switchyard::serve

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/generation.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace switchyard::serve {
+namespace {
+
+constexpr int kCompletionTokens = 16;  // OpenAI's default of that endpoint
+
+}  // namespace
+
+Generation::Generation(Engine& engine, Call call, ReplyFrame frame,
+                       std::shared_ptr<HttpExchange> exchange, GenerationHooks hooks)
+    : engine_(engine),
+      call_(std::move(call)),
+      frame_(std::move(frame)),
+      exchange_(std::move(exchange)),
+      hooks_(std::move(hooks)),
+      choices_(call_.num_choices()),
+      role_sent_(call_.num_choices()) {}
+
+void Generation::begin() {
+  exchange_->on_disconnect([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->on_gone();
+  });
+  auto error = prepare();
+  if (!error) error = submit_all();
+  const std::lock_guard lock(mutex_);
+  if (error) return fail_locked(*error);
+  if (over_) return cancel_all();  // the client went, or the server gave up, in between
+  all_in_ = true;
+  if (call_.stream) exchange_->start_stream(head());
+  for (const Early& early : std::exchange(early_, {}))
+    if (!over_) handle(early.choice, early.event);
+}
+
+/// Texts become tokens, once for all choices of a prompt; lengths are checked.
+std::optional<ApiError> Generation::prepare() {
+  for (Request& request : call_.prompts) {
+    auto tokens = engine_.tokenize(request);
+    if (!tokens.ok()) {
+      ApiError error = api_error(tokens.error());
+      error.param = call_.endpoint == Endpoint::chat ? "messages" : "prompt";
+      if (call_.endpoint == Endpoint::chat && error.status == 400) error.code = "template_error";
+      return error;
+    }
+    request.messages.clear();
+    request.prompt.clear();
+    request.prompt_tokens = *std::move(tokens);
+    if (auto error = check_length(request)) return error;
+    usage_.prompt_tokens += static_cast<int64_t>(request.prompt_tokens.size());
+  }
+  return std::nullopt;
+}
+
+std::optional<ApiError> Generation::check_length(Request& request) const {
+  const char* param = call_.endpoint == Endpoint::chat ? "messages" : "prompt";
+  const int limit = engine_.summary().max_model_len;
+  const size_t prompt = request.prompt_tokens.size();
+  if (prompt == 0)
+    return refuse_field(param, "invalid_value", "the {} are empty: expected at least one token",
+                        param);
+  const bool fits = prompt < static_cast<size_t>(limit);
+  const int room = fits ? limit - static_cast<int>(prompt) : 0;
+  if (!fits || call_.max_tokens.value_or(1) > room)
+    return refuse_field(
+        param, "context_length_exceeded",
+        "this model's prompt and output together may have {} tokens, but {} were requested ({} in "
+        "the {}, {} to generate): shorten one of them",
+        limit, prompt + static_cast<size_t>(call_.max_tokens.value_or(1)), prompt, param,
+        call_.max_tokens.value_or(1));
+  const int by_default =
+      call_.endpoint == Endpoint::chat ? room : std::min(room, kCompletionTokens);
+  request.sampling.max_tokens = call_.max_tokens.value_or(by_default);
+  if (request.sampling.min_tokens > request.sampling.max_tokens)
+    return refuse_field("min_tokens", "invalid_value", "min_tokens is {}, but at most {} may come",
+                        request.sampling.min_tokens, request.sampling.max_tokens);
+  return std::nullopt;
+}
+
+std::optional<ApiError> Generation::submit_all() {
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const auto n = static_cast<size_t>(call_.n);
+    Request request = call_.prompts[i / n];
+    if (request.sampling.seed) *request.sampling.seed += i % n;  // choices of one prompt differ
+    const auto id = engine_.submit(
+        std::move(request),
+        [self = shared_from_this(), i](const Event& event) { self->on_event(i, event); });
+    if (!id.ok()) return api_error(id.error());
+    const std::lock_guard lock(mutex_);
+    ids_.push_back(*id);
+    if (over_) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void Generation::on_event(size_t choice, const Event& event) {
+  const std::lock_guard lock(mutex_);
+  if (over_) return;
+  if (all_in_) return handle(choice, event);
+  early_.push_back({choice, event});
+}
+
+void Generation::handle(size_t index, const Event& event) {
+  any_token_ = any_token_ || !event.tokens.empty();
+  if (event.finish == FinishReason::error || event.finish == FinishReason::cancelled)
+    return fail_locked(engine_error(event));
+  Choice& choice = choices_[index];
+  choice.output_tokens += static_cast<int64_t>(event.tokens.size());
+  usage_.completion_tokens += static_cast<int64_t>(event.tokens.size());
+  if (!call_.stream)
+    choice.text += event.text;
+  else if (!event.text.empty())
+    send_text(index, event.text);
+  if (event.finish != FinishReason::none) end_choice(index, event);
+}
+
+void Generation::send_text(size_t index, const std::string& text) {
+  const Usage* usage = call_.continuous_usage ? &usage_ : nullptr;
+  const int number = static_cast<int>(index);
+  if (call_.endpoint == Endpoint::chat && !role_sent_[index])
+    exchange_->write(chunk_event(frame_, {.index = number, .role = true}, usage));
+  role_sent_[index] = true;
+  if (!text.empty()) exchange_->write(chunk_event(frame_, {.index = number, .text = text}, usage));
+}
+
+void Generation::end_choice(size_t index, const Event& event) {
+  Choice& choice = choices_[index];
+  choice.finish = event.finish;
+  if (call_.moe_stats) choice.moe = event.moe;
+  // Choices of one prompt share it: what one of them found in the cache is said once.
+  if (index % static_cast<size_t>(call_.n) == 0)
+    usage_.cached_tokens += event.timings.cached_tokens;
+  if (call_.stream) {
+    if (!role_sent_[index]) send_text(index, "");
+    exchange_->write(chunk_event(frame_,
+                                 {.index = static_cast<int>(index),
+                                  .finish = choice.finish,
+                                  .moe = choice.moe ? &*choice.moe : nullptr},
+                                 call_.continuous_usage ? &usage_ : nullptr));
+  }
+  if (++ended_ == choices_.size()) finish();
+}
+
+void Generation::finish() {
+  over_ = true;
+  if (call_.stream) {
+    if (call_.include_usage) exchange_->write(usage_event(frame_, usage_));
+    exchange_->write(std::string(kDoneEvent));
+    exchange_->end_stream(HttpExchange::After::keep_alive);
+    return;
+  }
+  HttpReply reply = head();
+  reply.body = whole_json(frame_, choices_, usage_);
+  exchange_->reply(std::move(reply));
+}
+
+/// An ordinary error while nothing was sent; in a stream its last event, without the word that all went well.
+void Generation::fail_locked(const ApiError& error) {
+  cancel_all();
+  if (over_) return;
+  over_ = true;
+  if (all_in_ && call_.stream) {
+    exchange_->write(error_event(error));
+    exchange_->end_stream(HttpExchange::After::close);
+    return;
+  }
+  HttpReply reply = error_reply(error);
+  hooks_.on_head(reply);
+  exchange_->reply(std::move(reply));
+}
+
+void Generation::abort(const ApiError& error) {
+  const std::lock_guard lock(mutex_);
+  fail_locked(error);
+}
+
+void Generation::on_gone() {
+  const std::lock_guard lock(mutex_);
+  if (over_) return;
+  over_ = true;
+  cancel_all();
+  hooks_.on_disconnect(any_token_ ? GenerationHooks::Left::while_decoding
+                                  : GenerationHooks::Left::before_first_token);
+}
+
+/// Ended ones are not bothered: the engine ignores them.
+void Generation::cancel_all() {
+  for (const RequestId id : ids_) engine_.cancel(id);
+}
+
+HttpReply Generation::head() {
+  HttpReply reply;
+  if (call_.stream) {
+    reply.content_type = "text/event-stream";
+    reply.headers.emplace_back("Cache-Control", "no-cache");
+    reply.headers.emplace_back("X-Accel-Buffering", "no");
+  }
+  hooks_.on_head(reply);
+  return reply;
+}
+
+ApiError Generation::engine_error(const Event& event) const {
+  if (event.finish == FinishReason::cancelled || !event.error)
+    return {503, "cancelled", "the request was cancelled by the server", ""};
+  ApiError error = api_error(*event.error);
+  error.message += fmt::format(" (request {})", frame_.id);
+  return error;
+}
+
+}  // namespace switchyard::serve

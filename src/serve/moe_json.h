@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The JSON of /v1/moe/stats: what the experts did since the start.
+#pragma once
+#include <string>
+
+#include "switchyard/engine.h"
+
+namespace switchyard::serve {
+
+/// Per MoE layer: picks of each expert before any drop, imbalance and experts touched as means over steps, drops; seconds
+/// by phase when the engine sums them. docs/metrics.md defines each.
+std::string moe_json(const ModelSummary& summary, const EngineStats& stats);
+
+}  // namespace switchyard::serve

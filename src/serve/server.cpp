@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a request to its handler: the table of routes, who may ask, and what every answer carries.
+#include "serve/server.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "serve/arrival.h"
+
+namespace switchyard::serve {
+namespace {
+
+constexpr size_t kMaxRequestId = 128;
+constexpr double kIdleSeconds = 10;  // for cancelled calls to end
+constexpr double kFlushSeconds = 5;  // for the last answers to leave
+
+bool is_printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+/// "/v1/models/*" takes everything below it.
+bool matches(std::string_view pattern, std::string_view path) {
+  if (!pattern.ends_with('*')) return path == pattern;
+  pattern.remove_suffix(1);
+  return path.size() > pattern.size() && path.starts_with(pattern);
+}
+
+bool is_json_body(const HttpRequest& request) {
+  const std::string_view type = request.header("content-type");
+  std::string lower(type.substr(0, type.find(';')));
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  while (lower.ends_with(' ')) lower.pop_back();
+  return lower.empty() || lower == "application/json";
+}
+
+HttpReply http_refusal(int status, std::string_view code, std::string_view message) {
+  return error_reply({status, std::string(code), std::string(message), ""});
+}
+
+}  // namespace
+
+const Server::Route Server::kRoutes[] = {
+    {"GET", "/live", &Server::live, Route::Needs::nothing},
+    {"GET", "/health", &Server::health, Route::Needs::nothing},
+    {"GET", "/version", &Server::version, Route::Needs::key},
+    {"GET", "/metrics", &Server::metrics, Route::Needs::key},
+    {"GET", "/models", &Server::models, Route::Needs::engine},
+    {"GET", "/v1/models", &Server::models, Route::Needs::engine},
+    {"GET", "/v1/models/*", &Server::model, Route::Needs::engine},
+    {"GET", "/v1/moe/stats", &Server::moe_stats, Route::Needs::engine},
+    {"POST", "/v1/chat/completions", &Server::chat, Route::Needs::engine},
+    {"POST", "/v1/completions", &Server::completions, Route::Needs::engine},
+    {"POST", "/tokenize", &Server::tokenize, Route::Needs::engine},
+    {"POST", "/detokenize", &Server::detokenize, Route::Needs::engine},
+};
+
+std::string new_id() {
+  static const uint64_t start = [] {
+    std::random_device device;
+    return uint64_t{device()} << 32 | device();
+  }();
+  static std::atomic<uint32_t> calls{0};
+  const PhiloxBlock words =
+      philox4x32({calls.fetch_add(1), 0, static_cast<uint32_t>(now_ns()), 0},
+                 {static_cast<uint32_t>(start), static_cast<uint32_t>(start >> 32)});
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", words[0], words[1], words[2], words[3]);
+}
+
+Server::Server(ServerOptions options)
+    : options_(std::move(options)), created_(static_cast<int64_t>(std::time(nullptr))) {}
+
+Server::~Server() { http_.reset(); }
+
+Result<std::unique_ptr<Server>> Server::open(ServerOptions options) {
+  std::unique_ptr<Server> server(new Server(std::move(options)));
+  SWITCHYARD_ASSIGN(
+      server->http_,
+      HttpServer::open(
+          server->options_.http,
+          [self = server.get()](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+            self->handle(std::move(request), std::move(exchange));
+          },
+          http_refusal));
+  server->http_->start();  // its threads may now look at http_
+  return server;
+}
+
+void Server::serve(Engine& engine) {
+  engine_ = &engine;
+  State loading = State::loading;
+  state_.compare_exchange_strong(loading, State::ready);
+}
+
+void Server::drain() { state_ = State::draining; }
+
+bool Server::wait_drained(double seconds) const {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (in_flight() > 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return in_flight() == 0;
+}
+
+void Server::stop() {
+  drain();
+  {
+    const std::lock_guard lock(generations_mutex_);
+    for (const auto& weak : generations_)
+      if (const auto generation = weak.lock())
+        generation->abort({503, "draining", "the server is shutting down", ""});
+  }
+  if (Engine* const engine = engine_) (void)engine->wait_idle_for(kIdleSeconds);
+  http_->stop(kFlushSeconds);
+}
+
+void Server::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
+  Arrival arrival{std::move(request), std::move(exchange), {}};
+  const std::string_view given = arrival.request.header("x-request-id");
+  const bool usable = !given.empty() && given.size() <= kMaxRequestId && is_printable(given);
+  arrival.id = usable ? std::string(given) : "req-" + new_id();
+  const Route* const route = find_route(arrival);
+  if (route == nullptr) return;
+  if (!is_allowed(arrival, *route))
+    return answer(arrival,
+                  ApiError{401, "invalid_api_key",
+                           "expected Authorization: Bearer with a key of this server", ""});
+  if (route->needs == Route::Needs::engine && !check_engine(arrival)) return;
+  if (std::string_view(route->method) == "POST" && !is_json_body(arrival.request))
+    return answer(arrival, ApiError{415, "unsupported_media_type",
+                                    "expected Content-Type: application/json", ""});
+  (this->*route->handle)(arrival);
+}
+
+/// Answers itself when there is none.
+const Server::Route* Server::find_route(Arrival& arrival) const {
+  const HttpRequest& request = arrival.request;
+  const char* allowed = nullptr;
+  for (const Route& route : kRoutes) {
+    if (!matches(route.path, request.path)) continue;
+    arrival.route = route.path;
+    const std::string_view method(route.method);
+    if (request.method == method || (request.method == "HEAD" && method == "GET")) return &route;
+    allowed = route.method;
+  }
+  auto* const self = const_cast<Server*>(this);
+  if (allowed == nullptr) {
+    self->answer(arrival, ApiError{404, "not_found", "no such path on this server", ""});
+  } else {
+    HttpReply reply = error_reply(
+        {405, "method_not_allowed", fmt::format("this path is asked with {}", allowed), ""});
+    reply.headers.emplace_back("Allow", std::string_view(allowed) == "GET" ? "GET, HEAD" : allowed);
+    self->answer(arrival, std::move(reply));
+  }
+  return nullptr;
+}
+
+void Server::answer(Arrival& arrival, const ApiError& error) {
+  HttpReply reply = error_reply(error);
+  if (error.status == 429 || error.status == 503)
+    reply.headers.emplace_back("Retry-After", retry_after());
+  answer(arrival, std::move(reply));
+}
+
+void Server::answer(Arrival& arrival, HttpReply reply) {
+  add_headers(arrival, reply);
+  arrival.exchange->reply(std::move(reply));
+}
+
+void Server::add_headers(const Arrival& arrival, HttpReply& reply) {
+  const double seconds = static_cast<double>(now_ns() - arrival.request.received_ns) * 1e-9;
+  reply.headers.emplace_back("x-request-id", arrival.id);
+  reply.headers.emplace_back("openai-processing-ms", fmt::format("{:.0f}", seconds * 1e3));
+  const char* const method = arrival.request.method == "GET"    ? "GET"
+                             : arrival.request.method == "POST" ? "POST"
+                                                                : "other";
+  registry_
+      .counter(
+          "switchyard_http_requests_total", "Answers, by route, method and status",
+          {{"route", arrival.route}, {"method", method}, {"code", fmt::format("{}", reply.status)}})
+      .add();
+  registry_
+      .histogram("switchyard_http_response_start_seconds",
+                 "From the last byte of a request to the head of its answer", latency_bounds(),
+                 {{"route", arrival.route}})
+      .observe(seconds);
+  log(LogLevel::debug, "{} {} {} {:.1f} ms {}", method, arrival.route, reply.status, seconds * 1e3,
+      arrival.id);
+}
+
+bool Server::is_allowed(const Arrival& arrival, const Route& route) const {
+  if (options_.keys.empty() || route.needs == Route::Needs::nothing) return true;
+  if (options_.open_metrics && std::string_view(route.path) == "/metrics") return true;
+  return options_.keys.accepts(arrival.request.header("authorization"));
+}
+
+bool Server::check_engine(Arrival& arrival) {
+  const State state = state_;
+  if (state == State::ready) return true;
+  answer(arrival, state == State::loading
+                      ? ApiError{503, "model_loading", "the model is still being loaded", ""}
+                      : ApiError{503, "draining", "the server is shutting down", ""});
+  return false;
+}
+
+/// A place in the engine for every choice, or null when it is full. Taken before any work is done for the call.
+std::shared_ptr<void> Server::take_place(int64_t choices) {
+  if (choices_.fetch_add(choices) + choices > options_.max_choices) {
+    choices_ -= choices;
+    return nullptr;
+  }
+  ++calls_;
+  const int64_t start_ns = now_ns();
+  return std::shared_ptr<void>(&choices_, [this, choices, start_ns](void*) {
+    const double seconds = static_cast<double>(now_ns() - start_ns) * 1e-9;
+    mean_call_s_ = 0.9 * mean_call_s_ + 0.1 * seconds;  // a lost update does no harm
+    choices_ -= choices;
+    --calls_;
+  });
+}
+
+/// Seconds until those who wait now have had their turn, at the speed of the last calls.
+std::string Server::retry_after() const {
+  const double rounds =
+      static_cast<double>(choices_.load()) / static_cast<double>(std::max(options_.max_running, 1));
+  return fmt::format("{:.0f}", std::clamp(std::ceil(rounds * mean_call_s_), 1.0, 60.0));
+}
+
+void Server::remember(const std::shared_ptr<Generation>& generation) {
+  const std::lock_guard lock(generations_mutex_);
+  std::erase_if(generations_, [](const auto& known) { return known.expired(); });
+  generations_.push_back(generation);
+}
+
+}  // namespace switchyard::serve

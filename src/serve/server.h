@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Server: OpenAI's endpoints before one engine, and its life: loading -> ready -> draining -> stopped.
+//
+// It listens before the model is loaded, so that /live and /health can say what is going on. The engine is lent: it must
+// outlive every call, so the order at the end is stop(), engine, server.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "switchyard/engine.h"
+
+#include "base/metrics.h"
+#include "serve/api_key.h"
+#include "serve/call.h"
+#include "serve/generation.h"
+#include "serve/http.h"
+
+namespace switchyard::serve {
+
+struct ServerOptions {
+  HttpOptions http;
+  std::vector<std::string> served_names;  ///< the first is the one that answers say
+  ApiKeys keys;                           ///< none: everybody may ask
+  bool open_metrics = false;              ///< /metrics without a key
+  UnknownFields unknown_fields = UnknownFields::ignored;
+  /// Choices that are in the engine at once, running and waiting; more are answered 429.
+  int64_t max_choices = 272;
+  int max_running = 16;          ///< of these, how many run in one step; for Retry-After
+  double request_timeout_s = 0;  ///< 0: none
+};
+
+class Server {
+ public:
+  /// Binds; until serve() every call is answered 503. Errors: Code::unavailable.
+  static Result<std::unique_ptr<Server>> open(ServerOptions options);
+  ~Server();
+
+  /// The engine is loaded: answers from now on.
+  void serve(Engine& engine);
+  /// No new calls; those that are in go on.
+  void drain();
+  /// Calls that are in.
+  int64_t in_flight() const noexcept { return calls_.load(); }
+  /// False when some are left after that time.
+  bool wait_drained(double seconds) const;
+  /// Ends what is left with an error, lets the answers out, and closes.
+  void stop();
+
+  uint16_t port() const { return http_->port(); }
+
+ private:
+  enum class State : uint8_t { loading, ready, draining };
+  struct Arrival;  // a request and its way back
+  using Handler = void (Server::*)(Arrival&);
+  struct Route {
+    const char* method;
+    const char* path;
+    Handler handle;
+    enum class Needs : uint8_t { nothing, key, engine } needs;
+  };
+  static const Route kRoutes[];
+
+  explicit Server(ServerOptions options);
+  void handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange);
+  const Route* find_route(Arrival& arrival) const;
+  void answer(Arrival& arrival, HttpReply reply);
+  void answer(Arrival& arrival, const ApiError& error);
+  void add_headers(const Arrival& arrival, HttpReply& reply);
+  bool is_allowed(const Arrival& arrival, const Route& route) const;
+  bool check_engine(Arrival& arrival);
+  std::optional<ApiError> check_model(const std::string& name) const;
+
+  void live(Arrival& arrival);
+  void health(Arrival& arrival);
+  void version(Arrival& arrival);
+  void metrics(Arrival& arrival);
+  void models(Arrival& arrival);
+  void model(Arrival& arrival);
+  void chat(Arrival& arrival) { complete(arrival, Endpoint::chat); }
+  void completions(Arrival& arrival) { complete(arrival, Endpoint::completions); }
+  void tokenize(Arrival& arrival);
+  void detokenize(Arrival& arrival);
+  void moe_stats(Arrival& arrival);
+  void complete(Arrival& arrival, Endpoint endpoint);
+
+  std::shared_ptr<void> take_place(int64_t choices);
+  std::string retry_after() const;
+  void remember(const std::shared_ptr<Generation>& generation);
+
+  const ServerOptions options_;
+  std::atomic<Engine*> engine_{nullptr};
+  std::atomic<State> state_{State::loading};
+  std::atomic<int64_t> calls_{0}, choices_{0};
+  std::atomic<double> mean_call_s_{1};  // over the last calls, roughly
+  std::mutex generations_mutex_;
+  std::vector<std::weak_ptr<Generation>> generations_;
+  MetricRegistry registry_;
+  const int64_t created_;             // seconds since 1970
+  std::unique_ptr<HttpServer> http_;  // last: its threads use all of the above
+};
+
+}  // namespace switchyard::serve

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP itself: malformed requests get an answer with an error object, or a closed connection, and the server goes on.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "server/client.h"
+#include "server/fixture.h"
+
+namespace switchyard {
+namespace {
+
+struct Malformed {
+  const char* name;
+  std::string bytes;
+  int status;
+};
+
+std::string head(const std::string& lines) {
+  return "POST /v1/completions HTTP/1.1\r\n" + lines + "\r\n";
+}
+
+const Malformed kMalformed[] = {
+    {"both lengths", head("Host: a\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n"), 400},
+    {"both, the other way", head("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n"),
+     400},
+    {"two lengths", head("Host: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n") + "{}", 400},
+    {"two unequal lengths", head("Host: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n") + "{}",
+     400},
+    {"negative length", head("Host: a\r\nContent-Length: -1\r\n"), 400},
+    {"a length that is none", head("Host: a\r\nContent-Length: 0x10\r\n"), 400},
+    {"unknown encoding", head("Host: a\r\nTransfer-Encoding: gzip\r\n"), 400},
+    {"bare line feeds", "GET /live HTTP/1.1\nHost: a\n\n\r\n\r\n", 400},
+    {"NUL in a header", std::string("GET /live HTTP/1.1\r\nHost: a\0b\r\n\r\n", 34), 400},
+    {"no Host", "GET /live HTTP/1.1\r\n\r\n", 400},
+    {"two Hosts", "GET /live HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
+    {"absolute target", "GET http://a/live HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"authority target", "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"dots", "GET /v1/../live HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"escaped dots", "GET /v1/%2e%2e/live HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"escaped NUL", "GET /live%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"broken escape", "GET /live%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"version", "GET /live HTTP/3.7\r\nHost: a\r\n\r\n", 400},
+    {"not HTTP", "\x16\x03\x01\x02\r\n\r\n", 400},
+    {"no length", "POST /v1/completions HTTP/1.1\r\nHost: a\r\n\r\n", 411},
+    {"huge length", head("Host: a\r\nContent-Length: 99999999999\r\n"), 413},
+    {"huge chunk", head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "fffffffff\r\n", 413},
+    {"broken chunk", head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "zz\r\n{}\r\n", 400},
+    {"compressed", head("Host: a\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n") + "{}", 415},
+    {"long header", "GET /live HTTP/1.1\r\nHost: a\r\nX: " + std::string(9000, 'x') + "\r\n\r\n",
+     431},
+    {"long target", "GET /" + std::string(9000, 'x') + " HTTP/1.1\r\nHost: a\r\n\r\n", 431},
+    {"form",
+     "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: "
+     "2\r\n\r\n{}",
+     415},
+};
+
+TEST(Http, MalformedRequestsGetAnErrorObjectAndTheServerGoesOn) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  for (const Malformed& malformed : kMalformed) {
+    Client client(running.port());
+    client.send(malformed.bytes);
+    const Response response = client.read_response();
+    EXPECT_EQ(response.status, malformed.status) << malformed.name << ": " << response.body;
+    if (response.status == 0) continue;
+    EXPECT_NE(response.error_code(), "") << malformed.name;
+  }
+  EXPECT_EQ(engine.submitted(), 0u);
+  EXPECT_EQ(get(running.port(), "/live").status, 200);
+}
+
+TEST(Http, ABodyThatIsTooLargeIsRefusedByItsAnnouncementAndByItsSize) {
+  ScriptedEngine engine;
+  serve::ServerOptions options;
+  options.http.body_bytes = 1000;
+  RunningServer running(&engine, options);
+  EXPECT_EQ(post(running.port(), "/v1/completions", std::string(1001, ' ')).status, 413);
+  Client chunked(running.port());
+  chunked.send(head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "3e8\r\n" +
+               std::string(1000, ' ') + "\r\n3e8\r\n" + std::string(1000, ' ') + "\r\n");
+  EXPECT_EQ(chunked.read_response().status, 413);
+}
+
+TEST(Http, ConnectionsAreKeptAndRequestsMayQueueOnThem) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  Client client(running.port());
+  client.send(get_text("/live") + get_text("/nothing") + get_text("/live"));
+  EXPECT_EQ(client.read_response().status, 200);
+  EXPECT_EQ(client.read_response().status, 404);
+  EXPECT_EQ(client.read_response().status, 200);
+  client.send("GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(client.read_response().headers.at("connection"), "close");
+  EXPECT_TRUE(client.is_closed());
+}
+
+TEST(Http, ARequestMayComeByteByByteAndInChunks) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  Client client(running.port());
+  for (const char c : get_text("/live")) client.send(std::string(1, c));
+  EXPECT_EQ(client.read_response().status, 200);
+  client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+  client.send("5\r\n{\"pro\r\n");
+  client.send("9\r\nmpt\":\"a\"}\r\n0\r\n\r\n");
+  EXPECT_NE(client.read_response().body.find("\"tokens\":[97]"), std::string::npos);
+}
+
+TEST(Http, ContinueIsSaidToThoseWhoWaitForIt) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  Client client(running.port());
+  client.send(
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 14\r\n\r\n");
+  ASSERT_TRUE(client.wait_for("100 Continue\r\n\r\n"));
+  EXPECT_EQ(client.read_response().status, 0 + 100);
+  client.send("{\"prompt\":\"a\"} ");
+  EXPECT_EQ(client.read_response().status, 200);
+}
+
+TEST(Http, SlowRequestsRunOutOfTime) {
+  ScriptedEngine engine;
+  serve::ServerOptions options;
+  options.http.header_s = options.http.body_s = options.http.idle_s = 0.1;
+  RunningServer running(&engine, options);
+  Client silent(running.port()), half_head(running.port()), half_body(running.port());
+  half_head.send("GET /live HTT");
+  half_body.send(head("Host: a\r\nContent-Length: 10\r\n") + "{");
+  EXPECT_EQ(half_head.read_response().status, 408);
+  EXPECT_EQ(half_body.read_response().status, 408);
+  EXPECT_TRUE(silent.is_closed());
+}
+
+TEST(Http, OneConnectionTooManyIsToldSo) {
+  ScriptedEngine engine;
+  serve::ServerOptions options;
+  options.http.connections = 1;
+  RunningServer running(&engine, options);
+  Client first(running.port());
+  first.send(get_text("/live"));
+  EXPECT_EQ(first.read_response().status, 200);
+  Client second(running.port());
+  EXPECT_EQ(second.read_response().status, 503);
+}
+
+TEST(Http, MethodsAndPathsThatAreNotServed) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  Client client(running.port());
+  client.send("DELETE /health HTTP/1.1\r\nHost: a\r\n\r\n");
+  const Response wrong = client.read_response();
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.at("allow"), "GET, HEAD");
+  EXPECT_EQ(get(running.port(), "/v1/chat/completions").headers.at("allow"), "POST");
+  EXPECT_EQ(post(running.port(), "/v1/responses", "{}").error_code(), "not_found");
+  Client head_client(running.port());
+  head_client.send("HEAD /health HTTP/1.1\r\nHost: a\r\n\r\n" + get_text("/live"));
+  ASSERT_TRUE(head_client.wait_for("live"));
+  EXPECT_EQ(head_client.received().find("ready"), std::string::npos) << "HEAD has no body";
+}
+
+TEST(Http, OldClientsGetAStreamThatEndsWithTheConnection) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  Client client(running.port());
+  const std::string body = R"({"prompt":"a","stream":true})";
+  client.send(fmt::format("POST /v1/completions HTTP/1.0\r\nContent-Length: {}\r\n\r\n{}",
+                          body.size(), body));
+  ASSERT_TRUE(engine.wait_submitted(1));
+  engine.emit(1, "x", FinishReason::stop);
+  ASSERT_TRUE(client.wait_for("data: [DONE]\n\n"));
+  EXPECT_EQ(client.received().find("chunked"), std::string::npos);
+  EXPECT_TRUE(client.is_closed());
+}
+
+TEST(Http, RequestIdsAreTheClientsWhenTheyAreHarmless) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  EXPECT_EQ(get(running.port(), "/live", "X-Request-Id: mine\r\n").headers.at("x-request-id"),
+            "mine");
+  const std::string longer(200, 'x');
+  EXPECT_NE(
+      get(running.port(), "/live", "X-Request-Id: " + longer + "\r\n").headers.at("x-request-id"),
+      longer);
+}
+
+}  // namespace
+}  // namespace switchyard

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program: `switchyard serve` says what `switchyard run` says, and ends as it should on signals.
+#include <csignal>
+#include <cstdlib>
+#include <string>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/client.h"
+
+namespace switchyard {
+namespace {
+
+class Program {
+ public:
+  explicit Program(const std::vector<std::string>& arguments) {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::dup2(ends[1], STDERR_FILENO);
+      ::close(ends[0]);
+      std::vector<char*> raw{const_cast<char*>("switchyard")};
+      for (const auto& argument : arguments) raw.push_back(const_cast<char*>(argument.c_str()));
+      raw.push_back(nullptr);
+      ::execv(SWITCHYARD_PROGRAM, raw.data());
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    err_ = ends[0];
+  }
+  ~Program() {
+    if (process_ > 0) ::kill(process_, SIGKILL), (void)wait();
+    ::close(err_);
+  }
+
+  /// The port of the line that says where it serves; 0 when the program ended before.
+  uint16_t wait_port() {
+    constexpr std::string_view kUrl = "serving on http://127.0.0.1:";
+    for (char c; ::read(err_, &c, 1) == 1;) {
+      log_ += c;
+      const size_t at = log_.find(kUrl);
+      if (c == '\n' && at != std::string::npos)
+        return static_cast<uint16_t>(std::atoi(log_.c_str() + at + kUrl.size()));
+    }
+    return 0;
+  }
+  void signal(int number) const { ::kill(process_, number); }
+  int wait() {
+    int status = 0;
+    ::waitpid(process_, &status, 0);
+    process_ = -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  const std::string& log() const { return log_; }
+
+ private:
+  pid_t process_ = -1;
+  int err_ = -1;
+  std::string log_;
+};
+
+std::vector<std::string> serve_demo(const std::string& port = "0") {
+  return {"serve",     std::string(SWITCHYARD_SOURCE_DIR) + "/models/demo",
+          "--dtype",   "f32",
+          "--threads", "2",
+          "--port",    port};
+}
+
+std::string run_text(const std::string& prompt, int tokens) {
+  const std::string command =
+      fmt::format("{} run {}/models/demo --dtype f32 --threads 2 -q --temperature 0 -n {} -p '{}'",
+                  SWITCHYARD_PROGRAM, SWITCHYARD_SOURCE_DIR, tokens, prompt);
+  FILE* const out = ::popen(command.c_str(), "r");
+  std::string text;
+  for (int c; (c = std::fgetc(out)) != EOF;) text += static_cast<char>(c);
+  EXPECT_EQ(::pclose(out), 0);
+  if (text.ends_with('\n')) text.pop_back();  // which run adds
+  return text;
+}
+
+TEST(Process, ServesWhatRunSaysAndDrainsOnTerm) {
+  const std::string expected = run_text("The kernel provides", 300);
+  Program program(serve_demo());
+  const uint16_t port = program.wait_port();
+  ASSERT_NE(port, 0) << program.log();
+  Client client(port);
+  client.send(post_text(
+      "/v1/completions",
+      R"({"prompt":"The kernel provides","max_tokens":300,"temperature":0,"stream":true})"));
+  ASSERT_TRUE(client.wait_for("data: "));
+  program.signal(SIGTERM);
+  const Response response = client.read_response();
+  EXPECT_TRUE(response.complete);
+  EXPECT_EQ(streamed_text(response.body), expected);
+  EXPECT_EQ(program.wait(), 0);
+}
+
+TEST(Process, ASecondSignalEndsAtOnce) {
+  Program program(serve_demo());
+  const uint16_t port = program.wait_port();
+  ASSERT_NE(port, 0) << program.log();
+  Client client(port);
+  client.send(
+      post_text("/v1/completions",
+                R"({"prompt":"a","max_tokens":2000,"ignore_eos":true,"stream":true,"n":16})"));
+  ASSERT_TRUE(client.wait_for("data: "));
+  program.signal(SIGTERM);
+  while (get(port, "/health").status == 200) ::usleep(1000);
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(), 130);
+}
+
+TEST(Process, AnAddressInUseHasItsExitCode) {
+  Program first(serve_demo());
+  const uint16_t port = first.wait_port();
+  ASSERT_NE(port, 0) << first.log();
+  Program second(serve_demo(std::to_string(port)));
+  EXPECT_EQ(second.wait(), 6);
+  first.signal(SIGINT);
+  EXPECT_EQ(first.wait(), 0);
+}
+
+}  // namespace
+}  // namespace switchyard
