@@ -37,6 +37,25 @@ struct Message {
   std::string role, content;
 };
 
+/// A function that the model may call.
+struct ToolSchema {
+  std::string name;
+  std::string parameters;  ///< JSON Schema of its arguments; empty: any object
+};
+
+/// What the output must be; docs/structured_output.md says which schemas are supported and how JSON is written. Compiled before
+/// the request is queued: what cannot be is refused, and no output is ever freer than this. It ends when it is complete.
+struct OutputConstraint {
+  enum class Kind : unsigned char { none, json_object, json_schema, choices, tool_calls };
+  Kind kind = Kind::none;
+  std::string schema;                ///< of json_schema
+  std::vector<std::string> choices;  ///< of choices: one of these texts
+  std::vector<ToolSchema> tools;     ///< of tool_calls: calls of these, at least one ...
+  bool several_calls = false;        ///< ... or one alone
+  /// Around {"name": ..., "arguments": ...}.
+  std::string call_begin = "<tool_call>\n", call_end = "\n</tool_call>", between_calls = "\n";
+};
+
 /// Exactly one of prompt, prompt_tokens and messages is used: messages when not empty, else
 /// prompt_tokens when not empty, else prompt.
 struct Request {
@@ -44,8 +63,9 @@ struct Request {
   std::vector<int32_t> prompt_tokens;
   std::vector<Message> messages;
   SamplingParams sampling;
-  std::string topic;  ///< a label for recorded routings; nothing else looks at it
-  int priority = 0;   ///< [-1000, 1000], lower first; see EngineOptions::ageing_s
+  OutputConstraint constraint;  ///< not with ignore_eos or min_tokens
+  std::string topic;            ///< a label for recorded routings; nothing else looks at it
+  int priority = 0;             ///< [-1000, 1000], lower first; see EngineOptions::ageing_s
   double queue_timeout_s =
       0;                 ///< ends with Code::deadline unless its first step comes in time; 0: never
   double timeout_s = 0;  ///< the same for its last token

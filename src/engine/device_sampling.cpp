@@ -85,7 +85,8 @@ Pick DeviceSampling::sample_on_host(float* logits, const Live& live, Sampler& ho
                 live.prompt_tokens,
                 &params,
                 live.end_tokens,
-                live.seed};
+                live.seed,
+                live.allowed};
   return host.pick({&row, 1})[0];
 }
 
@@ -102,7 +103,9 @@ Result<std::span<const Pick>> DeviceSampling::picks(const model::StepOutput& out
     SWITCHYARD_CHECK(std::ssize(picks_) < output.pick.shape[0] && pick[row] < vocab_,
                      "pick {} of {} is {}", row, output.pick.shape[0], pick[row]);
     picks_.push_back({pick[row], pick[row] == model::kPickNonFinite});
-    if (pick[row] != model::kPickUndecided) continue;
+    // The device knows no constraints: what it chose of all tokens is chosen again of those allowed.
+    const bool again = pick[row] >= 0 && !runs[i]->allowed.empty();
+    if (pick[row] != model::kPickUndecided && !again) continue;
     if (logits.empty()) {
       SWITCHYARD_ASSIGN(logits, model.read_logits());
     }

@@ -4,6 +4,9 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +16,7 @@
 #include "engine/door.h"
 #include "engine/statistics.h"
 #include "engine/text_stream.h"
+#include "grammar/matcher.h"
 #include "schedule/sequence.h"
 
 namespace switchyard::engine {
@@ -45,6 +49,9 @@ struct Live {
   int max_tokens = 0;           ///< of prompt and output together
   std::vector<int32_t>
       end_tokens;  ///< end the output: end of sequence unless ignored, and the caller's own
+  std::shared_ptr<grammar::Constraint> constraint;  ///< null: free output
+  std::optional<grammar::Matcher> matcher;          ///< of the constraint, from the first step on
+  std::span<const uint64_t> allowed;                ///< tokens that may come in this step
   TextStream text;
   EventSink sink;
   Moments moments;

@@ -50,6 +50,7 @@ EngineLoop::EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer,
       batch_(options.limits,
              schedule::blocks_for(options.max_model_len, options.limits.block_tokens)),
       sampler_(options.vocab, options.limits.max_sequences, pool),
+      constraints_(tokenizer, options.vocab, options.eos_ids),
       statistics_(options.experts, options.capacity_factor),
       instruments_(metrics, static_cast<int>(options.experts.size())) {
   const auto most = static_cast<size_t>(options.limits.max_sequences);
@@ -79,8 +80,10 @@ Result<RequestId> EngineLoop::submit(Request request, EventSink sink, Ticket tic
     instruments_.on_refusal(Refusal::queue_tokens);
     return room.error();
   }
+  SWITCHYARD_ASSIGN(auto constraint, constraints_.compile(request.constraint, request.sampling));
   SWITCHYARD_ASSIGN(auto live,
                     make_live(std::move(request), std::move(sink), options_, tokenizer_, secret_));
+  live->constraint = std::move(constraint);
   if (live->counts_picks) live->picks.assign(statistics_.num_slots(), 0);
   live->ticket = std::move(ticket);
   return intake_.push(std::move(live));
@@ -201,6 +204,7 @@ void EngineLoop::begin(Live& live, int64_t now_ns) {
   // Not on arrival: those who wait may be many, and their longest answers long.
   live.tokens.reserve(static_cast<size_t>(live.max_tokens));
   live.event.text.reserve(TextStream::kPieceBytes);
+  if (live.constraint != nullptr) live.matcher.emplace(live.constraint);
 }
 
 /// Finds the requests of the step, and who of them computes again what was counted before.
@@ -222,6 +226,9 @@ void EngineLoop::gather(const schedule::Decision& decision, int64_t now_ns) {
 Result<std::span<const Pick>> EngineLoop::pick(const schedule::Decision& decision,
                                                const model::StepOutput& output) {
   const ZoneScope zone(&tracer_, Zone::sampling);
+  for (size_t i = 0; i < runs_.size(); ++i)
+    if (decision.runs[i].samples && runs_[i]->matcher)
+      runs_[i]->allowed = runs_[i]->matcher->allowed();
   if (!output.pick.empty())
     return device_sampling_->picks(output, decision, runs_, model_, sampler_);
   SWITCHYARD_CHECK(decision.num_samples == 0 ||
@@ -239,7 +246,8 @@ Result<std::span<const Pick>> EngineLoop::pick(const schedule::Decision& decisio
                      live.prompt_tokens,
                      &live.params,
                      live.end_tokens,
-                     live.seed});
+                     live.seed,
+                     live.allowed});
   }
   return sampler_.pick(rows_);
 }
@@ -253,21 +261,29 @@ void EngineLoop::advance(const schedule::Decision& decision, std::span<const Pic
     if (!decision.runs[i].samples) continue;
     const Pick& picked = picks[row++];
     Live& live = *runs_[i];
-    if (picked.non_finite) {
-      instruments_.on_non_finite();
-      live.event.error = fail(Code::internal,
-                              "non_finite: the logits of token {} hold NaN or infinity; other "
-                              "requests are not affected. Run `switchyard check` on the model, and "
-                              "try f32",
-                              live.tokens.size());
-      finish_[i] = FinishReason::error;
-    } else {
-      finish_[i] = accept(live, picked.token, now);
-    }
+    finish_[i] = picked.token < 0 ? refuse(live, picked) : accept(live, picked.token, now);
     if (finish_[i] == FinishReason::none) continue;
     outcomes_[i] =
         finish_[i] == FinishReason::error ? schedule::Outcome::failed : schedule::Outcome::ended;
   }
+}
+
+/// There is no token.
+FinishReason EngineLoop::refuse(Live& live, const Pick& pick) {
+  if (pick.non_finite) {
+    instruments_.on_non_finite();
+    live.event.error = fail(Code::internal,
+                            "non_finite: the logits of token {} hold NaN or infinity; other "
+                            "requests are not affected. Run `switchyard check` on the model, and "
+                            "try f32",
+                            live.tokens.size());
+  } else {
+    live.event.error = fail(Code::unsupported,
+                            "no token of the vocabulary goes on with the constrained output, at "
+                            "output token {}",
+                            live.output_tokens());
+  }
+  return FinishReason::error;
 }
 
 FinishReason EngineLoop::accept(Live& live, int32_t token, int64_t now) {
@@ -283,12 +299,19 @@ FinishReason EngineLoop::accept(Live& live, int32_t token, int64_t now) {
   live.event.tokens.push_back(token);
   if (const auto* key = name_filled_block(live, options_.limits.block_tokens, secret_))
     scheduler_.add_key(live.id, *key);
+  const bool fits = !live.matcher || live.matcher->accept(token);
+  SWITCHYARD_DCHECK(fits, "token {} was allowed and does not fit", token);
   const auto& ends = live.end_tokens;
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
     live.text.finish(live.event.text);
     return FinishReason::stop;
   }
   if (live.text.push(token, live.event.text)) return FinishReason::stop;
+  if (!fits) return refuse(live, {});
+  if (live.matcher && live.matcher->must_end()) {
+    live.text.finish(live.event.text);
+    return FinishReason::stop;
+  }
   if (static_cast<int>(live.tokens.size()) < live.max_tokens) return FinishReason::none;
   return live.text.finish(live.event.text) ? FinishReason::stop : FinishReason::length;
 }

@@ -19,6 +19,7 @@
 #include "base/threads.h"
 #include "base/trace.h"
 #include "engine/batch.h"
+#include "engine/constraints.h"
 #include "engine/device_sampling.h"
 #include "engine/door.h"
 #include "engine/instruments.h"
@@ -77,6 +78,7 @@ class EngineLoop {
                                      const model::StepOutput& output);
   void advance(const schedule::Decision& decision, std::span<const Pick> picks);
   FinishReason accept(Live& live, int32_t token, int64_t now_ns);
+  FinishReason refuse(Live& live, const Pick& pick);
   void fail_runs(const Error& error);
   void emit(const schedule::Decision& decision);
   void end(Live& live, FinishReason reason);
@@ -94,6 +96,7 @@ class EngineLoop {
   schedule::Scheduler scheduler_;
   Batch batch_;
   Sampler sampler_;
+  Constraints constraints_;
   std::optional<DeviceSampling> device_sampling_;  // when the model can pick
   Statistics statistics_;
   std::optional<Recorder> recorder_;  // when there is a sink

@@ -32,7 +32,7 @@ struct Row {
   Row(const SampleRow& sample, Sampler::Scratch& room) : in(sample), scratch(room) {}
 
   const SamplingParams& params() const { return *in.params; }
-  bool decided() const { return pick.token >= 0 || pick.non_finite; }
+  bool decided() const { return pick.token >= 0 || pick.non_finite || pick.none_allowed; }
   int64_t vocab() const { return static_cast<int64_t>(in.logits.size()); }
   std::span<const int32_t> output() const {
     return in.tokens.subspan(static_cast<size_t>(in.prompt_tokens));
@@ -89,6 +89,21 @@ void mask_ends_before_min_tokens(Row& row) {
   if (static_cast<int>(row.output().size()) >= row.params().min_tokens) return;
   for (const int32_t token : row.in.end_tokens)
     row.in.logits[static_cast<size_t>(token)] = kMinusInfinity;
+}
+
+/// Leaves the tokens that a constraint allows.
+void constrain(Row& row) {
+  const std::span<const uint64_t> allowed = row.in.allowed;
+  if (allowed.empty()) return;
+  uint64_t any = 0;
+  for (size_t word = 0; word < allowed.size(); ++word) {
+    any |= allowed[word];
+    if (~allowed[word] == 0) continue;
+    const std::span<float> logits = row.in.logits.subspan(64 * word);
+    for (size_t bit = 0; bit < std::min<size_t>(64, logits.size()); ++bit)
+      if ((allowed[word] >> bit & 1) == 0) logits[bit] = kMinusInfinity;
+  }
+  row.pick.none_allowed = any == 0;
 }
 
 /// Zero decides at once. Any other is applied where weights are computed: it changes no order.
@@ -201,6 +216,7 @@ constexpr Stage kStages[] = {
     repetition_penalty,
     presence_and_frequency_penalty,
     mask_ends_before_min_tokens,
+    constrain,
     temperature,
     top_k,
     top_p,

@@ -31,11 +31,13 @@ struct SampleRow {
   const SamplingParams* params = nullptr;
   std::span<const int32_t> end_tokens;  ///< masked until params->min_tokens are out
   uint64_t seed = 0;
+  std::span<const uint64_t> allowed = {};  ///< [V / 64] a bit per token; empty: all may come
 };
 
 struct Pick {
   int32_t token = -1;
-  bool non_finite = false;  ///< the row held NaN or infinity: there is no token
+  bool non_finite = false;    ///< the row held NaN or infinity: there is no token
+  bool none_allowed = false;  ///< no token may come: there is none
 };
 
 class Sampler {

@@ -13,16 +13,17 @@ Constraint::Constraint(Grammar grammar, std::shared_ptr<const TokenTrie> tokens,
   masks_.emplace(*positions_, *tokens_);
 }
 
-int64_t Constraint::make_room() {
-  if (positions_->bytes() + masks_->bytes() <= max_bytes_) return times_;
+void Constraint::make_room() {
+  if (positions_->bytes() + masks_->bytes() <= max_bytes_) return;
   masks_.reset();
   positions_.emplace(grammar_.network());
   masks_.emplace(*positions_, *tokens_);
-  return ++times_;
+  ++times_;
 }
 
 Matcher::Matcher(std::shared_ptr<Constraint> constraint) : constraint_(std::move(constraint)) {
-  times_ = constraint_->make_room();
+  constraint_->make_room();
+  times_ = constraint_->times();
   positions_.push_back(constraint_->positions().start());
 }
 
@@ -37,9 +38,8 @@ int32_t Matcher::behind(int32_t position, int32_t token) {
 }
 
 void Matcher::refresh() {
-  const int64_t times = constraint_->make_room();
-  if (times == times_) return;
-  times_ = times;
+  if (times_ == constraint_->times()) return;
+  times_ = constraint_->times();
   positions_.assign(1, constraint_->positions().start());
   for (const int32_t token : accepted_)
     positions_.push_back(constraint_->tokens().is_end(token) ? Positions::kDead
@@ -52,6 +52,7 @@ std::span<const uint64_t> Matcher::allowed() {
 }
 
 bool Matcher::accept(int32_t token) {
+  constraint_->make_room();
   refresh();
   const TokenTrie& tokens = constraint_->tokens();
   if (token < 0 || token >= tokens.num_tokens()) return false;

@@ -33,8 +33,10 @@ class Constraint {
   Masks& masks() noexcept { return *masks_; }
   const TokenTrie& tokens() const noexcept { return *tokens_; }
 
-  /// Forgets everything when that has grown too large; numbers of positions are then new. Counts how often it did.
-  int64_t make_room();
+  /// Forgets everything when that has grown too large; numbers of positions are then new.
+  void make_room();
+  /// How often it did.
+  int64_t times() const noexcept { return times_; }
 
  private:
   Grammar grammar_;
@@ -49,7 +51,7 @@ class Matcher {
  public:
   explicit Matcher(std::shared_ptr<Constraint> constraint);
 
-  /// [V / 64, rounded up]; valid until the next call to any matcher of the constraint.
+  /// [V / 64, rounded up]; valid until a matcher of the constraint is made or accepts a token.
   std::span<const uint64_t> allowed();
   bool accept(int32_t token);
   /// The text is whole.

@@ -164,8 +164,8 @@ TEST(Matcher, ForgettingChangesNothing) {
     ASSERT_TRUE(a.accept(small.id(text)));
     ASSERT_TRUE(b.accept(large.id(text)));
   }
-  EXPECT_GT(small.constraint().make_room(), 0);
-  EXPECT_EQ(large.constraint().make_room(), 0);
+  EXPECT_GT(small.constraint().times(), 0);
+  EXPECT_EQ(large.constraint().times(), 0);
   EXPECT_TRUE(a.must_end());
 }
 
