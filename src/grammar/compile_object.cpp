@@ -27,10 +27,8 @@ Status add_required(const Node& node, ObjectContents& contents) {
   SWITCHYARD_ASSIGN(const Json* const required, find_array(node, "required"));
   if (required == nullptr) return {};
   auto& properties = contents.properties;
-  std::unordered_map<std::string_view, size_t> index;
+  std::unordered_map<std::string, size_t> index;
   for (size_t i = 0; i < properties.size(); ++i) index.emplace(properties[i].name, i);
-  const size_t declared = properties.size();
-  properties.reserve(declared + required->as_array().size());  // names are viewed
   for (const Json& name : required->as_array()) {
     if (!name.is_string()) return bad_keyword(node, "required", "expected a list of strings");
     const auto at = index.find(name.as_string());
