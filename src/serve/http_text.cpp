@@ -50,18 +50,20 @@ int hex_digit(char c) {
   return -1;
 }
 
-/// Nothing when an escape is broken or stands for a control character.
+bool is_control(int byte) { return byte < 0x20 || byte == 0x7f; }
+
+/// Nothing when an escape is broken, and when a control character comes of it or stands there.
 std::optional<std::string> percent_decoded(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {
+      if (is_control(static_cast<unsigned char>(text[i]))) return std::nullopt;
       out += text[i];
       continue;
     }
     if (i + 2 >= text.size()) return std::nullopt;
     const int high = hex_digit(text[i + 1]), low = hex_digit(text[i + 2]);
-    if (high < 0 || low < 0 || high * 16 + low < 0x20 || high * 16 + low == 0x7f)
-      return std::nullopt;
+    if (high < 0 || low < 0 || is_control(high * 16 + low)) return std::nullopt;
     out += static_cast<char>(high * 16 + low);
     i += 2;
   }
