@@ -153,6 +153,33 @@ void read_stream_options(Fields& fields, Call& call) {
   }
 }
 
+/// {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema": ...}}. The engine compiles the schema before
+/// the call is queued, so what cannot be kept is refused and never dropped.
+void read_response_format(Fields& fields, OutputConstraint& constraint) {
+  const char* const field = "response_format";
+  const Json* format = fields.find(field);
+  if (format == nullptr) return;
+  const Json* type = format->find("type");
+  const std::string name = type != nullptr && type->is_string() ? type->as_string() : "";
+  if (name == "text") return;
+  if (name == "json_object") {
+    constraint.kind = OutputConstraint::Kind::json_object;
+    return;
+  }
+  if (name != "json_schema")
+    return fields.refuse(refuse_field(field, "invalid_value",
+                                      "response_format is {}, expected an object of type text, "
+                                      "json_object or json_schema",
+                                      json_text(*format)));
+  const Json* inner = format->find("json_schema");
+  const Json* schema = inner == nullptr ? nullptr : inner->find("schema");
+  if (schema == nullptr || schema->is_null())
+    return fields.refuse(refuse_field("response_format.json_schema.schema", "missing_field",
+                                      "response_format.json_schema.schema is missing"));
+  constraint.kind = OutputConstraint::Kind::json_schema;
+  JsonWriter(constraint.schema).value(*schema);
+}
+
 /// What SamplingParams::check() says begins with the name of the field.
 std::optional<ApiError> check_sampling(const SamplingParams& sampling) {
   const Status status = sampling.check();
@@ -213,6 +240,7 @@ std::optional<ApiError> parse_call(std::string_view body, Endpoint endpoint,
   fields.integer("priority", -1000, 1000, terms.priority);
   fields.text("cache_salt", terms.cache_salt);
   fields.flag("cache_prompt", terms.reuse_prefix);
+  read_response_format(fields, terms.constraint);
   if (fields.error()) return fields.error();
   // What the endpoint's default will be is not known yet; the check that counts is the engine's.
   sampling.max_tokens = call.max_tokens.value_or(kMaxInt);
@@ -221,6 +249,7 @@ std::optional<ApiError> parse_call(std::string_view body, Endpoint endpoint,
   for (Request& request : call.prompts) {
     request.sampling = sampling;
     request.priority = terms.priority;
+    request.constraint = terms.constraint;
     request.cache_salt = terms.cache_salt;
     request.reuse_prefix = terms.reuse_prefix;
     request.moe_stats = call.moe_stats;

@@ -32,7 +32,8 @@ constexpr std::string_view kServed[] = {"model",
                                         "moe_stats",
                                         "priority",
                                         "cache_salt",
-                                        "cache_prompt"};
+                                        "cache_prompt",
+                                        "response_format"};
 
 /// Leaving these out changes no answer.
 constexpr std::string_view kHarmless[] = {"user",
@@ -55,10 +56,6 @@ bool is_empty(const Json& json) {
          (json.is_object() && json.as_object().empty());
 }
 bool is_none(const Json& json) { return json.is_string() && json.as_string() == "none"; }
-bool is_text_format(const Json& json) {
-  const Json* type = json.find("type");
-  return type != nullptr && type->is_string() && type->as_string() == "text";
-}
 bool is_text_modality(const Json& json) {
   return json.is_array() && json.as_array().size() == 1 && json.as_array()[0].is_string() &&
          json.as_array()[0].as_string() == "text";
@@ -77,7 +74,6 @@ constexpr Unserved kUnserved[] = {
     {"tool_choice", is_none},
     {"functions", is_empty},
     {"function_call", is_none},
-    {"response_format", is_text_format},
     {"structured_outputs", is_empty},
     {"guided_json", never},
     {"guided_regex", never},

@@ -81,6 +81,17 @@ std::optional<ApiError> Generation::check_length(Request& request) const {
   return std::nullopt;
 }
 
+/// Lengths and sampling were looked at before: with a schema, it is what the engine refuses.
+ApiError Generation::submit_error(const Error& error) const {
+  ApiError refusal = api_error(error);
+  const bool constrained = call_.prompts.front().constraint.kind != OutputConstraint::Kind::none;
+  if (constrained && refusal.status == 400) {
+    refusal.code = "invalid_schema";
+    refusal.param = "response_format";
+  }
+  return refusal;
+}
+
 std::optional<ApiError> Generation::submit_all() {
   for (size_t i = 0; i < choices_.size(); ++i) {
     const auto n = static_cast<size_t>(call_.n);
@@ -89,7 +100,7 @@ std::optional<ApiError> Generation::submit_all() {
     const auto id = engine_.submit(
         std::move(request),
         [self = shared_from_this(), i](const Event& event) { self->on_event(i, event); });
-    if (!id.ok()) return api_error(id.error());
+    if (!id.ok()) return submit_error(id.error());
     const std::lock_guard lock(mutex_);
     ids_.push_back(*id);
     if (over_) return std::nullopt;

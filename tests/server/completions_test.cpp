@@ -202,6 +202,35 @@ TEST(Completions, LengthsAreDefaultsOrErrorsWithTheirNumbers) {
   EXPECT_NE(refused.body.find("2049 were requested"), std::string::npos) << refused.body;
 }
 
+TEST(Completions, ASchemaIsKeptOrRefusedAndNeverDropped) {
+  RunningServer running(&demo_engine());
+  const auto format = [](const std::string& schema) {
+    return R"(,"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":)" +
+           schema + "}}";
+  };
+  const std::string object =
+      R"({"type":"object","properties":{"wet":{"type":"boolean"}},"required":["wet"],"additionalProperties":false})";
+  const Response whole =
+      post(running.port(), kChat, chat_body("What is a river?", 40, format(object)));
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_NE(whole.body.find(R"("finish_reason":"stop")"), std::string::npos) << whole.body;
+  const auto json = parse_json(message_text(whole), "content");
+  ASSERT_TRUE(json.ok()) << whole.body;
+  EXPECT_TRUE(at(*json, "wet").is_bool());
+  const Response streamed =
+      post(running.port(), kChat,
+           chat_body("What is a river?", 40, format(object) + R"(,"stream":true)"));
+  EXPECT_EQ(streamed_text(streamed.body), message_text(whole));
+  for (const char* wrong :
+       {R"({"type":"no such type"})", R"({"type":"string","pattern":"("})", "1"}) {
+    const Response refused =
+        post(running.port(), kChat, chat_body("What is a river?", 40, format(wrong)));
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_EQ(refused.error_code(), "invalid_schema") << wrong;
+    EXPECT_EQ(refused.error_param(), "response_format") << wrong;
+  }
+}
+
 TEST(Completions, MoeStatsOfARequestOnlyWhenAsked) {
   RunningServer running(&demo_engine());
   const std::string body = R"({"prompt":"The kernel","max_tokens":4,"temperature":0)";

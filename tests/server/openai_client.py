@@ -16,7 +16,8 @@ REFUSED = [
     ({"temperature": 5}, openai.BadRequestError, "temperature"),
     ({"max_tokens": 10**6}, openai.BadRequestError, "messages"),
     ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, openai.BadRequestError, "tools"),
-    ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "none such"}}}},
+     openai.BadRequestError, "response_format"),
     ({"model": "no such model"}, openai.NotFoundError, "model"),
 ]
 
