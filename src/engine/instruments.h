@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instruments: the engine's metrics. All series are registered before the loop starts; updates are
-// lock-free and come from the loop thread alone.
+// lock-free and come from the loop thread, but for on_refusal().
 #pragma once
 #include <array>
 #include <cstdint>

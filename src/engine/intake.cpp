@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/intake.h"
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 namespace switchyard::engine {
+namespace {
+
+/// Of one wait: the moment at which a much longer one ends has no number of nanoseconds, and it would end at once.
+constexpr double kLongestWait_s = 86400;
+
+}  // namespace
 
 Result<RequestId> Intake::push(std::unique_ptr<Live> live) {
   const std::lock_guard lock(mutex_);
@@ -49,12 +55,8 @@ bool Intake::drain(News& news) {
 
 void Intake::wait(double seconds) {
   std::unique_lock lock(mutex_);
-  const auto is_new = [&] { return has_news_.load(std::memory_order_relaxed); };
-  if (std::isinf(seconds)) {
-    news_.wait(lock, is_new);
-  } else {
-    news_.wait_for(lock, std::chrono::duration<double>(seconds), is_new);
-  }
+  news_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, kLongestWait_s)),
+                 [&] { return has_news_.load(std::memory_order_relaxed); });
 }
 
 void Intake::ended() {
@@ -69,7 +71,10 @@ void Intake::wait_idle() {
 
 bool Intake::wait_idle_for(double seconds) {
   std::unique_lock lock(mutex_);
-  return idle_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return alive_ == 0; });
+  const auto is_idle = [&] { return alive_ == 0; };
+  for (; seconds > kLongestWait_s; seconds -= kLongestWait_s)
+    if (idle_.wait_for(lock, std::chrono::duration<double>(kLongestWait_s), is_idle)) return true;
+  return idle_.wait_for(lock, std::chrono::duration<double>(seconds), is_idle);
 }
 
 }  // namespace switchyard::engine

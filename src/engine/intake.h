@@ -29,7 +29,7 @@ class Intake {
   };
   /// False when nothing is new. Loop thread.
   bool drain(News& news);
-  /// Blocks until something is new, or for that long. Loop thread.
+  /// Blocks until something is new, or for that long, but for no more than a day. Loop thread.
   void wait(double seconds);
 
   /// One request has had its last event. Loop thread.

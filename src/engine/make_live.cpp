@@ -32,7 +32,7 @@ Status check_token_ids(std::span<const int32_t> tokens, int vocab, std::string_v
 }
 
 Status check_terms(const Request& request) {
-  if (std::abs(request.priority) > schedule::kMaxPriority)
+  if (request.priority < -schedule::kMaxPriority || request.priority > schedule::kMaxPriority)
     return fail(Code::bad_request, "priority is {}, expected -{} (first) to {}", request.priority,
                 schedule::kMaxPriority, schedule::kMaxPriority);
   const std::pair<const char*, double> timeouts[] = {{"queue_timeout_s", request.queue_timeout_s},
