@@ -14,17 +14,43 @@ bool Scheduler::can_yield(const Sequence& running, const Sequence& to) const noe
 void Scheduler::make_way() {
   if (waiting_.empty() || running_.empty() || !can_yield(running_.last(), waiting_.first())) return;
   const Sequence& urgent = waiting_.first();
+  if (!may_fare_better(urgent, in_vain_)) return;
   const Need need = need_of(urgent);
+  if (is_worth_waiting_for(urgent, need.shared)) return;
+  size_t left = 0;
+  if (!find_way(urgent, need, left)) {
+    in_vain_ = refusal_of(urgent, need);
+  } else if (tokens_for(urgent, left) > 0) {
+    while (running_.size() > left) preempt(running_.last());
+  }
+}
+
+bool Scheduler::find_way(const Sequence& urgent, const Need& need, size_t& left) const {
   int slots = limits_.max_sequences - static_cast<int>(running_.size());
   int blocks = room() - need.own - need.woken;
-  // A first walk, to disturb nobody in vain. Who leaves needs no spare block any more either.
-  size_t left = running_.size();
+  for (size_t i = 0; i < running_.size(); ++i) blocks -= growth(running_[i]);
+  // Who leaves needs no spare block any more either.
+  left = running_.size();
   for (; left > 0 && (slots < 1 || blocks < 0) && can_yield(running_[left - 1], urgent); --left) {
+    const Sequence& victim = running_[left - 1];
     ++slots;
-    blocks += 1 + blocks_given_up(running_[left - 1], urgent, need);
+    blocks += 1 + growth(victim) + blocks_given_up(victim, urgent, need);
   }
-  if (slots < 1 || blocks < 0) return;
-  while (running_.size() > left) preempt(running_.last());
+  return slots >= 1 && blocks >= 0;
+}
+
+int Scheduler::growth(const Sequence& running) const noexcept {
+  if (!running.decodes()) return 0;
+  return blocks_for(running.known_tokens, limits_.block_tokens) -
+         static_cast<int>(running.blocks.size());
+}
+
+int Scheduler::tokens_for(const Sequence& urgent, size_t left) const noexcept {
+  int tokens = limits_.max_step_tokens;
+  for (size_t i = 0; i < left && tokens > 0; ++i)
+    if (running_[i].decodes() || comes_before(running_[i], urgent))
+      tokens -= running_[i].pending_tokens();
+  return tokens;
 }
 
 int Scheduler::blocks_given_up(const Sequence& victim, const Sequence& urgent,
@@ -96,19 +122,24 @@ bool Scheduler::is_worth_waiting_for(const Sequence& sequence, int shared) const
   return 2 * promised * limits_.block_tokens >= missing;
 }
 
-bool Scheduler::may_fit_now(const Sequence& sequence) const noexcept {
-  if (sequence.id != refused_.id || room() > refused_.room) return true;
-  return refused_.shared < shareable(sequence) &&
-         pool_.find(sequence.keys[static_cast<size_t>(refused_.shared)]) >= 0;
+Scheduler::Refusal Scheduler::refusal_of(const Sequence& sequence, const Need& need) const {
+  return {sequence.id, room(), need.shared, running_.size()};
+}
+
+bool Scheduler::may_fare_better(const Sequence& sequence, const Refusal& last) const noexcept {
+  if (sequence.id != last.id || room() > last.room || running_.size() != last.running) return true;
+  return last.shared < shareable(sequence) &&
+         pool_.find(sequence.keys[static_cast<size_t>(last.shared)]) >= 0;
 }
 
 bool Scheduler::admit(Sequence& sequence) {
-  if (static_cast<int>(running_.size()) >= limits_.max_sequences || !may_fit_now(sequence))
+  if (static_cast<int>(running_.size()) >= limits_.max_sequences ||
+      !may_fare_better(sequence, refused_))
     return false;
   const Need need = need_of(sequence);
   if (is_worth_waiting_for(sequence, need.shared)) return false;
   if (need.own + need.woken > room()) {
-    refused_ = {sequence.id, room(), need.shared};
+    refused_ = refusal_of(sequence, need);
     return false;
   }
   // Not on arrival: those who wait may be many, and their longest answers long.
@@ -128,6 +159,7 @@ bool Scheduler::admit(Sequence& sequence) {
   sequence.state = Sequence::State::running;
   running_.insert(sequence);
   run(sequence, std::min(sequence.pending_tokens(), budget_left()));
+  refused_ = in_vain_ = {};  // what it has woken, another who shares it need not wake again
   return true;
 }
 

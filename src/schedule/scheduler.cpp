@@ -36,7 +36,6 @@ Status Scheduler::add(const Arrival& arrival) {
   sequence.place_s = arrival.now_s + arrival.priority * limits_.ageing_s;
   sequence.prompt_tokens = sequence.known_tokens = arrival.prompt_tokens;
   sequence.max_tokens = arrival.max_tokens;
-  sequence.arrived_s = arrival.now_s;
   sequence.queue_deadline_s = arrival.queue_deadline_s;
   sequence.deadline_s = arrival.deadline_s;
   next_deadline_s_ = std::min({next_deadline_s_, arrival.queue_deadline_s, arrival.deadline_s});
@@ -119,8 +118,7 @@ void Scheduler::decide_decoding() {
 
 bool Scheduler::grow_for_next_token(size_t index) {
   Sequence& sequence = running_[index];
-  const int missing = blocks_for(sequence.known_tokens, limits_.block_tokens) -
-                      static_cast<int>(sequence.blocks.size());
+  const int missing = growth(sequence);
   while (missing > 0 && !pool_.take(missing, sequence.blocks)) {
     preempt(running_.last());
     if (running_.size() <= index) return false;  // it was the last itself

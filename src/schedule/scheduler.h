@@ -5,7 +5,7 @@
 //
 //   1. Who has missed a deadline goes.
 //   2. When the first of those who wait finds no slot or no blocks, running sequences of lower
-//      priority that come after it make way, last ones first, if that suffices.
+//      priority that come after it make way, last ones first, if with that it comes in at once.
 //   3. Sequences that decode run, in order, one token each. When a new block is needed and none is
 //      available, the last running sequence gives up its blocks and waits again; what the cache has
 //      kept of them by then is shared anew, the rest is computed again (preemption by recompute).
@@ -72,10 +72,11 @@ class Scheduler {
     int woken = 0;   // of these, blocks that nobody owns: they cannot be handed out any more
     int own = 0;     // blocks that are not
   };
-  /// The first of those who wait, when it was last turned back.
+  /// The first of those who wait, when it was last turned back, and what it found.
   struct Refusal {
     SequenceId id = 0;
     int room = 0, shared = 0;
+    size_t running = 0;
   };
 
   void expire();
@@ -85,15 +86,24 @@ class Scheduler {
   void hold_back();
 
   bool can_yield(const Sequence& running, const Sequence& to) const noexcept;
+  /// A walk that changes nothing, so that nobody is disturbed in vain: slots and blocks suffice for
+  /// `urgent` when of those who run only the first `left` stay. False when no number does.
+  bool find_way(const Sequence& urgent, const Need& need, size_t& left) const;
   int blocks_given_up(const Sequence& victim, const Sequence& urgent, const Need& need) const;
+  /// Blocks that it takes in this step, before anybody is admitted.
+  int growth(const Sequence& running) const noexcept;
+  /// Tokens of this step that are left at the place of `urgent`, when the first `left` of those who
+  /// run stay.
+  int tokens_for(const Sequence& urgent, size_t left) const noexcept;
   bool grow_for_next_token(size_t index);
   void preempt(Sequence& victim);
 
   int shareable(const Sequence& sequence) const noexcept;
   Need need_of(const Sequence& sequence) const;
+  Refusal refusal_of(const Sequence& sequence, const Need& need) const;
   /// False when nothing has changed for the better since it was turned back; saves the search for
-  /// its prefix in every step.
-  bool may_fit_now(const Sequence& sequence) const noexcept;
+  /// its prefix, and for victims, in every step. Whoever comes in makes both be forgotten.
+  bool may_fare_better(const Sequence& sequence, const Refusal& last) const noexcept;
   /// True when at least half of what it would have to compute is being computed by one who runs
   /// before it, and so gets tokens before it.
   bool is_worth_waiting_for(const Sequence& sequence, int shared) const;
@@ -115,7 +125,7 @@ class Scheduler {
   Order running_, waiting_;
   Decision decision_;
   std::vector<Sequence*> stepping_;  // of decision_.runs
-  Refusal refused_;
+  Refusal refused_, in_vain_;        // by admit(), by make_way()
   double now_s_ = 0;
   double next_deadline_s_ = kNever;  // no later than the next one
   double held_since_s_ = -1;         // since when a decoding step waits; negative: none does

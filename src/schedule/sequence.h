@@ -47,7 +47,6 @@ struct Sequence {
   int cached_tokens = 0;  ///< prompt tokens that were found in the cache at the first step
   int lost_tokens = 0;    ///< positions that the last preemption gave up
   double queue_deadline_s = kNever, deadline_s = kNever;
-  double arrived_s = 0;     ///< time of add()
   double first_run_s = -1;  ///< time of the first step; negative before
 
   /// Tokens whose keys and values are still to be computed. One, for a sequence that decodes.

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "schedule/helpers.h"
+#include "schedule/small_cases.h"
 
 namespace switchyard::schedule {
 namespace {

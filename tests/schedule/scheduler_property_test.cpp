@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "schedule/helpers.h"
+#include "schedule/small_cases.h"
 
 namespace switchyard::schedule {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words that the scheduler's tests share.
+// Small cases for the scheduler's tests: limits, keys of texts, decisions as text, and commits.
 #pragma once
 #include <string>
 #include <vector>
