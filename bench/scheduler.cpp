@@ -5,6 +5,8 @@
 //   bench_scheduler [case|all] [sequences] [steps] [repetitions] [model folder]
 //
 //   schedule   decide() and commit() alone, a block key for every sequence that has filled a block
+//   urgent     the same beside an urgent request that waits: half of the others come after it and could make way, but all
+//              of what they would give up is not enough
 //   turn       a whole turn of the loop on a stub model: decide, batch, sample (greedy, 64 tokens to choose from), turn
 //              tokens into text by the tokenizer of the model folder (models/demo), call the sinks, commit, metrics
 //   routed     the same with the routings of 48 layers of 128 experts, 8 picks a token: what the statistics of the MoE
@@ -56,8 +58,22 @@ double at_share(Times times, double share) {
   return times[static_cast<size_t>(share * static_cast<double>(times.size() - 1))];
 }
 
+/// Wants the whole cache, and never gets it.
+void add_urgent(schedule::Scheduler& scheduler, int id) {
+  const int tokens = scheduler.limits().num_blocks * kBlockTokens;
+  std::vector<schedule::BlockKey> keys;
+  for (int b = 0; b < tokens / kBlockTokens; ++b)
+    keys.push_back({static_cast<uint64_t>(id) << 20, static_cast<uint64_t>(b)});
+  scheduler
+      .add({.id = static_cast<schedule::SequenceId>(id),
+            .prompt_tokens = tokens,
+            .max_tokens = tokens,
+            .keys = keys})
+      .value();
+}
+
 /// The scheduler alone, sequences out of step with each other, as they are in a server.
-Times schedule_steps(const Size& size) {
+Times schedule_steps(const Size& size, bool urgent_waits) {
   schedule::Scheduler scheduler(limits_of(size));
   const SipKey secret{1, 2};
   std::vector<int> known(static_cast<size_t>(size.sequences));
@@ -72,6 +88,7 @@ Times schedule_steps(const Size& size) {
         .add({.id = static_cast<schedule::SequenceId>(i) + 1,
               .prompt_tokens = prompt,
               .max_tokens = kPrompt + kWarmSteps + size.steps + 2,
+              .priority = i % 2,
               .keys = keys})
         .value();
   }
@@ -79,6 +96,7 @@ Times schedule_steps(const Size& size) {
   schedule::BlockKey key = schedule::first_key(secret, "");
   Times times;
   for (int step = 0; step < kWarmSteps + size.steps; ++step) {
+    if (urgent_waits && step == 1) add_urgent(scheduler, size.sequences + 1);
     const int64_t start = now_ns();
     const schedule::Decision& decision = scheduler.decide(step * 1e-3);
     for (const schedule::Decision::Run& run : decision.runs) {
@@ -139,6 +157,7 @@ Request request_of(int i, int max_tokens, bool moe_stats) {
   request.moe_stats = moe_stats;
   for (int t = 0; t < kPrompt - i % kBlockTokens; ++t)
     request.prompt_tokens.push_back((i * 31 + t) % kVocab);
+  request.prompt_tokens[1] = i / kVocab % kVocab;  // no two begin alike: nobody waits for another
   request.sampling.temperature = 0;
   request.sampling.max_tokens = max_tokens;
   request.sampling.ignore_eos = true;
@@ -178,7 +197,8 @@ struct Case {
   Times (*steps)(const Size&);
 };
 constexpr Case kCases[] = {
-    {"schedule", schedule_steps},
+    {"schedule", [](const Size& size) { return schedule_steps(size, false); }},
+    {"urgent", [](const Size& size) { return schedule_steps(size, true); }},
     {"turn", [](const Size& size) { return turn_steps(size, 0, false); }},
     {"routed", [](const Size& size) { return turn_steps(size, 48, false); }},
     {"counted", [](const Size& size) { return turn_steps(size, 48, true); }},
@@ -217,9 +237,10 @@ int run(int argc, char** argv) {
     print(which, size);
   }
   if (found && size.sequences > 0 && size.steps > 0 && size.repetitions > 0) return 0;
-  std::fprintf(stderr,
-               "usage: bench_scheduler [all|schedule|turn|routed|counted] [sequences] [steps] "
-               "[repetitions] [model folder]\n");
+  std::fprintf(
+      stderr,
+      "usage: bench_scheduler [all|schedule|urgent|turn|routed|counted] [sequences] [steps] "
+      "[repetitions] [model folder]\n");
   return 2;
 }
 

@@ -6,7 +6,8 @@
 
 BUILD is the folder of the `bench` preset. Microseconds are the median of the repetitions' medians; instructions are
 those of callgrind, counted between a short and a long run, so that the start cancels out (left out without valgrind).
-The promise is 50 us a step for a whole turn of the loop at 256 sequences. Ends with 1 when it is broken.
+The promise is 50 us a step at 256 sequences, for a whole turn of the loop, and for the scheduler alone beside an urgent
+request that waits in vain. Ends with 1 when it is broken.
 """
 
 import argparse
@@ -51,8 +52,7 @@ def main() -> int:
     for row in rows:
         print(f"| {row['case']} | {row['us_per_step']:.1f} | {row['us_lowest']:.1f} to {row['us_highest']:.1f} "
               f"| {row['us_p99']:.1f} | {row.get('instructions_per_step', '-')} |")
-    turn = next(row for row in rows if row["case"] == "turn")
-    return 1 if turn["us_per_step"] > PROMISE_US else 0
+    return 1 if any(row["us_per_step"] > PROMISE_US for row in rows if row["case"] in ("turn", "urgent")) else 0
 
 
 if __name__ == "__main__":
