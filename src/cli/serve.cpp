@@ -2,6 +2,7 @@
 // switchyard serve: OpenAI's HTTP interface before one model, until a signal; then what runs is finished.
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@
 namespace switchyard::cli {
 namespace {
 
+constexpr const char* kKeyVariable = "SWITCHYARD_API_KEY";
 constexpr int64_t kConnectionsPerChoice = 4;  // clients that keep connections which rest
 
 class Serve final : public Command {
@@ -72,7 +74,7 @@ void Serve::declare_http(CLI::App& app) {
                  "A key that clients must send; may be given several times. Others on this machine "
                  "can read command lines: better by the variable or a file")
       ->allow_extra_args(false)
-      ->envname("SWITCHYARD_API_KEY");
+      ->envname(kKeyVariable);
   app.add_option("--api-key-file", key_file_, "Keys, one a line");
   app.add_flag("--open-metrics", server_.open_metrics, "/metrics needs no key");
   app.add_flag("--strict-api", strict_, "Refuse unknown fields instead of ignoring them");
@@ -125,6 +127,10 @@ ExitCode Serve::run() {
 Result<serve::ServerOptions> Serve::server_options() const {
   serve::ServerOptions options = server_;
   if (options.served_names.empty()) options.served_names.push_back(served_name());
+  // A secret that was not filled in must not open the server.
+  const char* const given = std::getenv(kKeyVariable);
+  if (given != nullptr && *given == '\0')
+    return fail(Code::bad_request, "{} is set but empty: give it a key, or unset it", kKeyVariable);
   for (const std::string& key : keys_) SWITCHYARD_TRY(options.keys.add(key));
   if (!key_file_.empty()) SWITCHYARD_TRY(options.keys.add_file(key_file_));
   options.unknown_fields = strict_ ? serve::UnknownFields::refused : serve::UnknownFields::ignored;

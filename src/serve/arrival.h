@@ -16,6 +16,8 @@ struct Server::Arrival {
   const char* route = "unmatched";  ///< for metrics: a path of the table, never the client's text
 };
 
+/// The answer to a call that comes too late.
+ApiError draining();
 /// 32 hexadecimal digits that no other call has.
 std::string new_id();
 

@@ -157,10 +157,17 @@ void Server::complete(Arrival& arrival, Endpoint endpoint) {
     return answer(arrival, *error);
   if (!call.model.empty())
     if (const auto error = check_model(call.model)) return answer(arrival, *error);
-  auto place = take_place(static_cast<int64_t>(call.num_choices()));
+  const auto choices = static_cast<int64_t>(call.num_choices());
+  if (choices > options_.max_choices)  // waiting would not help
+    return answer(arrival, refuse_field("n", "invalid_value",
+                                        "n and the prompts make {} choices, expected at most {}",
+                                        choices, options_.max_choices));
+  auto place = take_place(choices);
   if (place == nullptr)
     return answer(arrival, ApiError{429, "queue_full",
                                     "too many requests are waiting already: try again later", ""});
+  // A drain that began since the call was let in may not have counted it.
+  if (!check_engine(arrival)) return;
   for (Request& request : call.prompts) request.timeout_s = options_.request_timeout_s;
   const std::string id = new_id();
   const ReplyFrame frame{endpoint, (endpoint == Endpoint::chat ? "chatcmpl-" : "cmpl-") + id,
@@ -183,7 +190,7 @@ void Server::complete(Arrival& arrival, Endpoint endpoint) {
   };
   const auto generation = std::make_shared<Generation>(engine, std::move(call), frame,
                                                        arrival.exchange, std::move(hooks));
-  remember(generation);
+  if (!remember(generation)) return generation->abort(draining());
   generation->begin();
 }
 

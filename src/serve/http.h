@@ -2,8 +2,9 @@
 // HTTP/1.1 on sockets: bounded requests in, whole replies or streams out. Knows nothing of models.
 //
 // One network thread owns all sockets; handlers run on a few worker threads, because reading a long prompt takes time.
-// A read is always pending, so a client that goes away is noticed while it waits or streams. Limits: bytes of head and
-// body, seconds for each of them, seconds without progress of a write, bytes that a slow reader may be behind.
+// A read is pending also while an answer is made, so a client that goes away is noticed while it waits or streams; but for
+// one that has sent 64 KiB of further requests already, which is noticed when a write to it fails. Limits: bytes of head
+// and body, seconds for each of them, seconds without progress of a write, bytes that a slow reader may be behind.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -83,8 +83,7 @@ void Session::on_read(const ErrorCode& error, size_t bytes) {
     case Phase::reading:
       return parse();
     case Phase::busy:
-      if (buffer_.size() < kMaxPipelined) read();  // else when this answer is out
-      return;
+      return read_ahead();
     case Phase::lingering:
       buffer_.consume(buffer_.size());
       return read();
@@ -99,7 +98,11 @@ void Session::parse() {
   while (!parser_->is_done() && buffer_.size() > 0) {
     ErrorCode error;
     buffer_.consume(parser_->put(buffer_.data(), error));
-    if (error == http::error::need_more) break;
+    if (error == http::error::need_more) {
+      // Beast bounds the head, but neither the line of a chunk nor the trailers.
+      if (buffer_.size() <= context_.options.header_bytes) break;
+      error = http::error::header_limit;
+    }
     if (error) return refuse_parse(error);
   }
   if (parser_->is_header_done() && !head_seen_) {
@@ -134,7 +137,7 @@ void Session::on_head() {
 
 void Session::refuse_parse(const ErrorCode& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow)
-    return refuse(431, "headers_too_large", "the request line and headers are too long");
+    return refuse(431, "headers_too_large", "the request line, headers or trailers are too long");
   if (error == http::error::body_limit)
     return refuse(413, "body_too_large", "the body is larger than this server takes");
   refuse(400, "invalid_http", "malformed HTTP: " + error.message());
@@ -175,7 +178,12 @@ void Session::dispatch() {
       [handler = &context_.handler, request = std::move(request), exchange]() mutable {
         (*handler)(std::move(request), std::move(exchange));
       });
-  read();
+  read_ahead();
+}
+
+/// While an answer is made: the next requests, up to a bound; begin_request() goes on with them.
+void Session::read_ahead() {
+  if (buffer_.size() < kMaxPipelined) read();
 }
 
 void Session::reply(uint64_t serial, const HttpReply& reply) {

@@ -2,7 +2,8 @@
 // Session: one connection, request after request. Network thread alone, but for what SessionExchange posts to it.
 //
 //   reading -> (request complete) -> busy -> (answer written) -> reading ... -> lingering -> closed
-// While busy it goes on reading: bytes are kept for the next request, and the end of the stream is the client's farewell.
+// While busy it goes on reading: bytes are kept for the next requests, 64 KiB of them, and the end of the stream is the
+// client's farewell.
 #pragma once
 #include <array>
 #include <atomic>
@@ -60,6 +61,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   void begin_request();
   void read();
+  void read_ahead();
   void on_read(const ErrorCode& error, size_t bytes);
   void parse();
   void on_head();

@@ -64,6 +64,8 @@ const Server::Route Server::kRoutes[] = {
     {"POST", "/detokenize", &Server::detokenize, Route::Needs::engine},
 };
 
+ApiError draining() { return {503, "draining", "the server is shutting down", ""}; }
+
 std::string new_id() {
   static const uint64_t start = [] {
     std::random_device device;
@@ -114,9 +116,9 @@ void Server::stop() {
   drain();
   {
     const std::lock_guard lock(generations_mutex_);
+    stopped_ = true;
     for (const auto& weak : generations_)
-      if (const auto generation = weak.lock())
-        generation->abort({503, "draining", "the server is shutting down", ""});
+      if (const auto generation = weak.lock()) generation->abort(draining());
   }
   if (Engine* const engine = engine_) (void)engine->wait_idle_for(kIdleSeconds);
   http_->stop(kFlushSeconds);
@@ -207,7 +209,7 @@ bool Server::check_engine(Arrival& arrival) {
   if (state == State::ready) return true;
   answer(arrival, state == State::loading
                       ? ApiError{503, "model_loading", "the model is still being loaded", ""}
-                      : ApiError{503, "draining", "the server is shutting down", ""});
+                      : draining());
   return false;
 }
 
@@ -234,10 +236,12 @@ std::string Server::retry_after() const {
   return fmt::format("{:.0f}", std::clamp(std::ceil(rounds * mean_call_s_), 1.0, 60.0));
 }
 
-void Server::remember(const std::shared_ptr<Generation>& generation) {
+bool Server::remember(const std::shared_ptr<Generation>& generation) {
   const std::lock_guard lock(generations_mutex_);
+  if (stopped_) return false;
   std::erase_if(generations_, [](const auto& known) { return known.expired(); });
   generations_.push_back(generation);
+  return true;
 }
 
 }  // namespace switchyard::serve

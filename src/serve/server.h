@@ -90,7 +90,8 @@ class Server {
 
   std::shared_ptr<void> take_place(int64_t choices);
   std::string retry_after() const;
-  void remember(const std::shared_ptr<Generation>& generation);
+  /// Makes stop() know it; false when that has been already.
+  bool remember(const std::shared_ptr<Generation>& generation);
 
   const ServerOptions options_;
   std::atomic<Engine*> engine_{nullptr};
@@ -99,6 +100,7 @@ class Server {
   std::atomic<double> mean_call_s_{1};  // over the last calls, roughly
   std::mutex generations_mutex_;
   std::vector<std::weak_ptr<Generation>> generations_;
+  bool stopped_ = false;  // under generations_mutex_: no more of them
   MetricRegistry registry_;
   const int64_t created_;             // seconds since 1970
   std::unique_ptr<HttpServer> http_;  // last: its threads use all of the above

@@ -15,7 +15,7 @@
 namespace switchyard {
 namespace {
 
-constexpr int kTimeoutMs = 10'000;
+constexpr int kTimeoutMs = 10'000, kQuietMs = 300;
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -79,6 +79,18 @@ void Client::send(std::string_view bytes) const {
     if (sent <= 0) return;  // the server has closed: what it said tells the test more
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
+}
+
+size_t Client::send_while_taken(std::string_view bytes) const {
+  size_t done = 0;
+  pollfd wait{fd_, POLLOUT, 0};
+  while (done < bytes.size() && ::poll(&wait, 1, kQuietMs) > 0) {
+    const ssize_t sent =
+        ::send(fd_, bytes.data() + done, bytes.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) break;
+    done += static_cast<size_t>(sent);
+  }
+  return done;
 }
 
 bool Client::read_some() {

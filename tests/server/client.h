@@ -32,6 +32,8 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   void send(std::string_view bytes) const;
+  /// Stops when the server has taken nothing for 0.3 s; returns how many bytes went out.
+  size_t send_while_taken(std::string_view bytes) const;
   /// Reads until `text` is among what has come since the last answer; false when the connection ended or 10 s passed.
   bool wait_for(std::string_view text);
   Response read_response();

@@ -41,7 +41,10 @@ class ScriptedEngine final : public Engine {
   Result<std::vector<int32_t>> tokenize(const Request& request) const override;
   Result<std::string> detokenize(std::span<const int32_t> tokens) const override;
   const ModelSummary& summary() const override { return summary_; }
-  SamplingParams default_sampling() const override { return {}; }
+  SamplingParams default_sampling() const override {
+    if (when_defaults_are_asked) when_defaults_are_asked();
+    return {};
+  }
   EngineStats stats() const override { return {}; }
   void reset_stats() override {}
   void set_profile(bool) override {}
@@ -55,6 +58,8 @@ class ScriptedEngine final : public Engine {
   size_t submitted();
   void emit(RequestId id, const std::string& text, FinishReason finish = FinishReason::none);
   void fail_step(RequestId id, const std::string& why);
+
+  std::function<void()> when_defaults_are_asked;  ///< by a call that is let in and not yet parsed
 
  private:
   void send(const Event& event);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP itself: malformed requests get an answer with an error object, or a closed connection, and the server goes on.
+#include <thread>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -45,6 +47,10 @@ const Malformed kMalformed[] = {
     {"huge length", head("Host: a\r\nContent-Length: 99999999999\r\n"), 413},
     {"huge chunk", head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "fffffffff\r\n", 413},
     {"broken chunk", head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "zz\r\n{}\r\n", 400},
+    {"endless chunk line",
+     head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "1;" + std::string(9000, 'a'), 431},
+    {"endless trailers",
+     head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "0\r\nX: " + std::string(9000, 'a'), 431},
     {"compressed", head("Host: a\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n") + "{}", 415},
     {"long header", "GET /live HTTP/1.1\r\nHost: a\r\nX: " + std::string(9000, 'x') + "\r\n\r\n",
      431},
@@ -93,6 +99,25 @@ TEST(Http, ConnectionsAreKeptAndRequestsMayQueueOnThem) {
   client.send("GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
   EXPECT_EQ(client.read_response().headers.at("connection"), "close");
   EXPECT_TRUE(client.is_closed());
+}
+
+TEST(Http, WhatIsSentAheadWaitsOutsideTheServerBeyondABound) {
+  constexpr int kQuick = 2000;
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  Client client(running.port());
+  std::string bytes;
+  for (int i = 0; i < kQuick; ++i) bytes += get_text("/live");
+  bytes += post_text("/v1/completions", R"({"prompt":"a"})");
+  bytes += std::string(size_t{64} << 20, '\r');
+  size_t taken = 0;
+  std::thread sender([&] { taken = client.send_while_taken(bytes); });
+  for (int i = 0; i < kQuick; ++i) EXPECT_EQ(client.read_response().status, 200);
+  EXPECT_TRUE(engine.wait_submitted(1));
+  sender.join();
+  EXPECT_LT(taken, size_t{14} << 20) << "the kernel's buffers, and 64 KiB";
+  engine.emit(1, "x", FinishReason::stop);
+  EXPECT_EQ(client.read_response().status, 200);
 }
 
 TEST(Http, ARequestMayComeByteByByteAndInChunks) {

@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kPath = "/v1/completions";
 
 TEST(Lifecycle, NotReadyWhileTheModelLoads) {
+  ScriptedEngine engine;
   RunningServer running(nullptr);
   EXPECT_EQ(get(running.port(), "/live").status, 200);
   const Response health = get(running.port(), "/health");
@@ -19,7 +20,6 @@ TEST(Lifecycle, NotReadyWhileTheModelLoads) {
   EXPECT_TRUE(health.headers.contains("retry-after"));
   EXPECT_EQ(post(running.port(), kPath, R"({"prompt":"a"})").error_code(), "model_loading");
   EXPECT_EQ(get(running.port(), "/metrics").status, 200);
-  ScriptedEngine engine;
   running.server->serve(engine);
   EXPECT_EQ(get(running.port(), "/health").status, 200);
 }
@@ -47,6 +47,14 @@ TEST(Lifecycle, ADrainFinishesWhatRunsAndTakesNothingNew) {
   EXPECT_EQ(streamed_text(streamed.body), "firstlast");
   EXPECT_NE(streamed.body.find("[DONE]"), std::string::npos);
   EXPECT_NE(whole.read_response().body.find("\"all\""), std::string::npos);
+}
+
+TEST(Lifecycle, ACallThatCameJustBeforeTheDrainIsNotMissedByIt) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  engine.when_defaults_are_asked = [&] { running.server->drain(); };
+  EXPECT_EQ(post(running.port(), kPath, R"({"prompt":"a"})").error_code(), "draining");
+  EXPECT_EQ(engine.submitted(), 0u);
 }
 
 TEST(Lifecycle, WhatIsNotDoneInTimeEndsWithAnError) {

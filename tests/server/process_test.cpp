@@ -114,6 +114,16 @@ TEST(Process, ASecondSignalEndsAtOnce) {
   EXPECT_EQ(program.wait(), 130);
 }
 
+TEST(Process, AnEmptyKeyInTheEnvironmentDoesNotOpenTheServer) {
+  ::setenv("SWITCHYARD_API_KEY", "", 1);
+  Program program(serve_demo());
+  ::unsetenv("SWITCHYARD_API_KEY");
+  EXPECT_EQ(program.wait_port(), 0);
+  EXPECT_NE(program.log().find("SWITCHYARD_API_KEY is set but empty"), std::string::npos)
+      << program.log();
+  EXPECT_EQ(program.wait(), 2);
+}
+
 TEST(Process, AnAddressInUseHasItsExitCode) {
   Program first(serve_demo());
   const uint16_t port = first.wait_port();

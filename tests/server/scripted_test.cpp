@@ -89,6 +89,20 @@ TEST(Scripted, AFailedStepIsAnErrorAndNeverAStop) {
   EXPECT_EQ(answered.error_code(), "internal_error");
 }
 
+TEST(Scripted, MoreChoicesThanTheServerTakesAreRefusedForGood) {
+  ScriptedEngine engine;
+  serve::ServerOptions options;
+  options.max_choices = 3;
+  RunningServer running(&engine, options);
+  for (const char* body : {R"({"prompt":"a","n":4})", R"({"prompt":["a","b"],"n":2})"}) {
+    const Response refused = post(running.port(), kPath, body);
+    EXPECT_EQ(refused.status, 400);
+    EXPECT_EQ(refused.error_code(), "invalid_value");
+    EXPECT_EQ(refused.error_param(), "n");
+  }
+  EXPECT_EQ(engine.submitted(), 0u);
+}
+
 TEST(Scripted, AFullQueueTurnsAwayBeforeAnyWork) {
   ScriptedEngine engine;
   serve::ServerOptions options;
