@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard serve: OpenAI's HTTP interface before one model, until a signal; then what runs is finished.
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -7,10 +8,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "base/result.h"
 #include "cli/command.h"
@@ -22,7 +25,17 @@ namespace switchyard::cli {
 namespace {
 
 constexpr const char* kKeyVariable = "SWITCHYARD_API_KEY";
+constexpr size_t kFewFiles = 1024;            // the usual limit, should it not be told
+constexpr size_t kOtherFiles = 64;            // of the model, of the log, to listen
 constexpr int64_t kConnectionsPerChoice = 4;  // clients that keep connections which rest
+
+/// A connection is a file: asks for as many as the system allows, and says how many that are.
+size_t raise_open_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewFiles;
+  const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
+}
 
 class Serve final : public Command {
  public:
@@ -137,6 +150,8 @@ Result<serve::ServerOptions> Serve::server_options() const {
   options.max_running = model_.engine.max_sequences;
   options.max_choices = options.max_running + max_queued_requests_;
   options.http.connections += static_cast<size_t>(kConnectionsPerChoice * options.max_choices);
+  const size_t files = std::max(raise_open_files(), kOtherFiles + 1);
+  options.http.connections = std::min(options.http.connections, files - kOtherFiles);
   return options;
 }
 

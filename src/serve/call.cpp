@@ -193,7 +193,11 @@ std::optional<ApiError> check_sampling(const SamplingParams& sampling) {
 
 std::optional<ApiError> parse_body(std::string_view body, Json& json) {
   auto parsed = parse_json(body, "body");
-  if (!parsed.ok()) return ApiError{400, "invalid_json", parsed.error().message, ""};
+  if (!parsed.ok()) {
+    ApiError error = api_error(parsed.error());
+    if (error.status == 400) error.code = "invalid_json";
+    return error;
+  }
   if (!parsed->is_object())
     return ApiError{400, "invalid_json",
                     fmt::format("body: expected an object, found {}", parsed->kind_name()), ""};

@@ -49,6 +49,8 @@ std::optional<ApiError> parse_body(std::string_view body, Json& json);
 std::optional<ApiError> parse_messages(const Json& json, std::vector<Message>& messages);
 
 /// Refuses what is known and not served, and in strict mode what is unknown (call_fields.cpp).
+std::optional<ApiError> check_field_name(const Json::Member& member, Endpoint endpoint,
+                                         UnknownFields unknown);
 std::optional<ApiError> check_field_names(const Json& body, Endpoint endpoint,
                                           UnknownFields unknown);
 

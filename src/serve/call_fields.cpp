@@ -117,8 +117,10 @@ bool is_in(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::optional<ApiError> check_name(const Json::Member& member, Endpoint endpoint,
-                                   UnknownFields unknown) {
+}  // namespace
+
+std::optional<ApiError> check_field_name(const Json::Member& member, Endpoint endpoint,
+                                         UnknownFields unknown) {
   const std::string& name = member.first;  // no structured binding: Clang 14 cannot capture one
   const Json& value = member.second;
   if (value.is_null() || is_in(kHarmless, name)) return std::nullopt;
@@ -137,12 +139,10 @@ std::optional<ApiError> check_name(const Json::Member& member, Endpoint endpoint
   return refuse_field(name, "unsupported_parameter", "{} is not a known field", name);
 }
 
-}  // namespace
-
 std::optional<ApiError> check_field_names(const Json& body, Endpoint endpoint,
                                           UnknownFields unknown) {
   for (const Json::Member& member : body.as_object())
-    if (auto error = check_name(member, endpoint, unknown)) return error;
+    if (auto error = check_field_name(member, endpoint, unknown)) return error;
   return std::nullopt;
 }
 

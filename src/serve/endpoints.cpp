@@ -38,19 +38,17 @@ void write_model(JsonWriter& json, const std::string& name, int64_t created,
 /// What /tokenize is given: messages, prompt, or content, llama.cpp's word for it.
 std::optional<ApiError> parse_tokenize(const Json& json, Request& request) {
   Fields fields(json);
-  bool specials = true;
-  fields.flag("add_special_tokens", specials);
-  if (!specials)
-    return refuse_field("add_special_tokens", "unsupported_parameter",
-                        "add_special_tokens: only true is supported");
-  std::string model;
-  fields.text("model", model);
+  int given = 0;
+  for (const char* name : {"messages", "prompt", "content"}) given += fields.find(name) != nullptr;
+  if (given > 1)
+    return refuse_field("prompt", "invalid_value",
+                        "expected one of prompt, messages and content, found {}", given);
   fields.text("content", request.prompt);
   fields.text("prompt", request.prompt);
   if (fields.error()) return fields.error();
   const Json* messages = fields.find("messages");
   if (messages != nullptr) return parse_messages(*messages, request.messages);
-  if (fields.find("prompt") == nullptr && fields.find("content") == nullptr)
+  if (given == 0)
     return refuse_field("prompt", "missing_field", "expected prompt, messages or content");
   return check_text(request.prompt, "prompt");
 }
@@ -111,14 +109,33 @@ std::optional<ApiError> Server::check_model(const std::string& name) const {
                   fmt::format("no model of that name; this server has: {}", served), "model"};
 }
 
+/// For the endpoints about tokens: the model, and names that are known, `own` among them.
+std::optional<ApiError> Server::check_fields(const Json& json, Endpoint like,
+                                             std::string_view own) const {
+  for (const Json::Member& member : json.as_object())
+    if (member.first != own)
+      if (auto error = check_field_name(member, like, options_.unknown_fields)) return error;
+  Fields fields(json);
+  std::string model;
+  fields.text("model", model);
+  if (fields.error() || model.empty()) return fields.error();
+  return check_model(model);
+}
+
 void Server::tokenize(Arrival& arrival) {
   Json json;
   Request request;
   if (const auto error = parse_body(arrival.request.body, json)) return answer(arrival, *error);
   if (const auto error = parse_tokenize(json, request)) return answer(arrival, *error);
+  const Endpoint like = request.messages.empty() ? Endpoint::completions : Endpoint::chat;
+  if (const auto error = check_fields(json, like, "content")) return answer(arrival, *error);
   const Engine& engine = *engine_.load();
   const auto tokens = engine.tokenize(request);
-  if (!tokens.ok()) return answer(arrival, api_error(tokens.error()));
+  if (!tokens.ok()) {
+    ApiError error = api_error(tokens.error());
+    error.param = request.messages.empty() ? "prompt" : "messages";
+    return answer(arrival, error);
+  }
   std::string out;
   JsonWriter writer(out);
   writer.begin_object().key("tokens").begin_array();
@@ -131,6 +148,8 @@ void Server::tokenize(Arrival& arrival) {
 void Server::detokenize(Arrival& arrival) {
   Json json;
   if (const auto error = parse_body(arrival.request.body, json)) return answer(arrival, *error);
+  if (const auto error = check_fields(json, Endpoint::completions, "tokens"))
+    return answer(arrival, *error);
   Fields fields(json);
   std::vector<int32_t> tokens;
   if (fields.find("tokens") == nullptr)
@@ -138,7 +157,11 @@ void Server::detokenize(Arrival& arrival) {
   fields.token_ids("tokens", options_.http.body_bytes, tokens);
   if (fields.error()) return answer(arrival, *fields.error());
   const auto text = engine_.load()->detokenize(tokens);
-  if (!text.ok()) return answer(arrival, api_error(text.error()));
+  if (!text.ok()) {
+    ApiError error = api_error(text.error());
+    if (error.status == 400) error.param = "tokens";
+    return answer(arrival, error);
+  }
   std::string out;
   JsonWriter(out).begin_object().field("prompt", *text).field("content", *text).end_object();
   answer(arrival, json_reply(std::move(out)));
@@ -176,11 +199,7 @@ void Server::complete(Arrival& arrival, Endpoint endpoint) {
   GenerationHooks hooks;
   hooks.place = std::move(place);
   arrival.request.body.clear();
-  hooks.on_head = [this, arrival](HttpReply& reply) {
-    if (reply.status == 429 || reply.status == 503)
-      reply.headers.emplace_back("Retry-After", retry_after());
-    add_headers(arrival, reply);
-  };
+  hooks.on_head = [this, arrival](HttpReply& reply) { add_headers(arrival, reply); };
   hooks.on_disconnect = [this](GenerationHooks::Left left) {
     registry_
         .counter("switchyard_client_disconnects_total",

@@ -40,6 +40,8 @@ void Generation::begin() {
 /// Texts become tokens, once for all choices of a prompt; lengths are checked.
 std::optional<ApiError> Generation::prepare() {
   for (Request& request : call_.prompts) {
+    if (is_over()) return std::nullopt;
+    if (auto error = check_ids(request)) return error;
     auto tokens = engine_.tokenize(request);
     if (!tokens.ok()) {
       ApiError error = api_error(tokens.error());
@@ -53,6 +55,24 @@ std::optional<ApiError> Generation::prepare() {
     if (auto error = check_length(request)) return error;
     usage_.prompt_tokens += static_cast<int64_t>(request.prompt_tokens.size());
   }
+  return std::nullopt;
+}
+
+bool Generation::is_over() {
+  const std::lock_guard lock(mutex_);
+  return over_;
+}
+
+/// The client's own ids.
+std::optional<ApiError> Generation::check_ids(const Request& request) const {
+  const int vocab = engine_.summary().vocab;
+  const std::pair<const char*, const std::vector<int32_t>*> fields[] = {
+      {"prompt", &request.prompt_tokens}, {"stop_token_ids", &request.sampling.stop_token_ids}};
+  for (const auto& [name, ids] : fields)
+    for (size_t i = 0; i < ids->size(); ++i)
+      if ((*ids)[i] < 0 || (*ids)[i] >= vocab)
+        return refuse_field(name, "invalid_value", "{}[{}] is {}, expected a token id in [0, {})",
+                            name, i, (*ids)[i], vocab);
   return std::nullopt;
 }
 
@@ -94,6 +114,7 @@ ApiError Generation::submit_error(const Error& error) const {
 
 std::optional<ApiError> Generation::submit_all() {
   for (size_t i = 0; i < choices_.size(); ++i) {
+    if (is_over()) return std::nullopt;
     const auto n = static_cast<size_t>(call_.n);
     Request request = call_.prompts[i / n];
     if (request.sampling.seed) *request.sampling.seed += i % n;  // choices of one prompt differ
@@ -103,7 +124,6 @@ std::optional<ApiError> Generation::submit_all() {
     if (!id.ok()) return submit_error(id.error());
     const std::lock_guard lock(mutex_);
     ids_.push_back(*id);
-    if (over_) return std::nullopt;
   }
   return std::nullopt;
 }

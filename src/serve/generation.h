@@ -49,6 +49,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::optional<ApiError> prepare();
   std::optional<ApiError> submit_all();
   ApiError submit_error(const Error& error) const;
+  bool is_over();
+  std::optional<ApiError> check_ids(const Request& request) const;
   std::optional<ApiError> check_length(Request& request) const;
   void on_event(size_t choice, const Event& event);
   void handle(size_t index, const Event& event);

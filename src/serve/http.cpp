@@ -22,13 +22,15 @@ using ErrorCode = boost::system::error_code;
 
 class Listener final : public HttpServer {
  public:
-  Listener(const HttpOptions& options, HttpHandler handler, HttpRefusal refusal)
+  Listener(const HttpOptions& options, HttpHandler handler, HttpNeverWaits never_waits,
+           HttpRefusal refusal)
       : workers_(static_cast<size_t>(options.workers)),
         acceptor_(network_),
         retry_(network_),
         keep_running_(network_.get_executor()) {
     context_.options = options;
     context_.handler = std::move(handler);
+    context_.never_waits = std::move(never_waits);
     context_.refusal = std::move(refusal);
     context_.run_on_worker = [this](std::function<void()> work) {
       asio::post(workers_, std::move(work));
@@ -159,8 +161,11 @@ void Listener::stop(double grace_s) {
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::open(const HttpOptions& options,
-                                                     HttpHandler handler, HttpRefusal refusal) {
-  auto listener = std::make_unique<Listener>(options, std::move(handler), std::move(refusal));
+                                                     HttpHandler handler,
+                                                     HttpNeverWaits never_waits,
+                                                     HttpRefusal refusal) {
+  auto listener = std::make_unique<Listener>(options, std::move(handler), std::move(never_waits),
+                                             std::move(refusal));
   SWITCHYARD_TRY(listener->bind());
   return std::unique_ptr<HttpServer>(std::move(listener));
 }

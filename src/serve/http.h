@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP/1.1 on sockets: bounded requests in, whole replies or streams out. Knows nothing of models.
 //
-// One network thread owns all sockets; handlers run on a few worker threads, because reading a long prompt takes time.
+// One network thread owns all sockets; handlers run on a few worker threads, because reading a long prompt takes time: all
+// but those that never wait.
 // A read is pending also while an answer is made, so a client that goes away is noticed while it waits or streams; but for
 // one that has sent 64 KiB of further requests already, which is noticed when a write to it fails. Limits: bytes of head
 // and body, seconds for each of them, seconds without progress of a write, bytes that a slow reader may be behind.
@@ -67,9 +68,11 @@ struct HttpOptions {
   int workers = 4;
 };
 
-/// Runs on a worker thread.
+/// Runs on a worker thread; for paths that never wait, on the network thread.
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<HttpExchange>)>;
-/// The body of an error that HTTP itself found.
+/// Paths whose handler is quick and waits for nothing: they are answered also when all workers are at work.
+using HttpNeverWaits = std::function<bool(std::string_view path)>;
+/// The answer to an error that HTTP itself found. Network thread.
 using HttpRefusal =
     std::function<HttpReply(int status, std::string_view code, std::string_view message)>;
 
@@ -81,7 +84,7 @@ class HttpServer {
  public:
   /// Binds. Errors: Code::unavailable when the address cannot be bound.
   static Result<std::unique_ptr<HttpServer>> open(const HttpOptions& options, HttpHandler handler,
-                                                  HttpRefusal refusal);
+                                                  HttpNeverWaits never_waits, HttpRefusal refusal);
   virtual ~HttpServer() = default;
   /// Accepts from now on.
   virtual void start() = 0;

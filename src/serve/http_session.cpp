@@ -58,7 +58,7 @@ void Session::begin_request() {
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(context_.options.header_bytes));
   parser_->body_limit(context_.options.body_bytes);
-  parser_->eager(true);
+  parser_->eager(false);  // first the head alone
   if (buffer_.size() > 0) return parse();
   if (context_.stopping) return close();
   arm(context_.options.idle_s);
@@ -104,8 +104,7 @@ void Session::parse() {
       error = http::error::header_limit;
     }
     if (error) return refuse_parse(error);
-  }
-  if (parser_->is_header_done() && !head_seen_) {
+    if (!parser_->is_header_done() || head_seen_) continue;
     head_seen_ = true;
     on_head();
     if (phase_ != Phase::reading) return;
@@ -122,8 +121,10 @@ void Session::on_head() {
   if (count(http::field::content_length) > 1 || count(http::field::transfer_encoding) > 1 ||
       (count(http::field::content_length) > 0 && count(http::field::transfer_encoding) > 0))
     return refuse(400, "invalid_http", "the length of the body is given more than once");
-  if (count(http::field::transfer_encoding) > 0 && !parser_->chunked())
-    return refuse(400, "invalid_http", "the only transfer encoding that is served is chunked");
+  if (count(http::field::transfer_encoding) > 0 &&
+      (head.version() < 11 || lower(view(head[http::field::transfer_encoding])) != "chunked"))
+    return refuse(400, "invalid_http",
+                  "the only transfer encoding that is served is chunked, of HTTP/1.1");
   if (head.version() != 10 && count(http::field::host) != 1)
     return refuse(400, "invalid_http", "expected one Host header");
   if (head.method() == http::verb::post && !parser_->content_length() && !parser_->chunked())
@@ -131,7 +132,14 @@ void Session::on_head() {
   if (count(http::field::content_encoding) > 0 &&
       lower(view(head[http::field::content_encoding])) != "identity")
     return refuse(415, "unsupported_media_type", "compressed bodies are not accepted");
-  if (lower(view(head[http::field::expect])) == "100-continue" && !parser_->is_done())
+  // Now, since the trailers of a chunked body would join the headers.
+  headers_.clear();
+  for (const auto& field : head)
+    headers_.emplace_back(lower(view(field.name_string())), view(field.value()));
+  keep_alive_ = head.keep_alive();
+  parser_->eager(true);
+  if (lower(view(head[http::field::expect])) == "100-continue" && !parser_->is_done() &&
+      buffer_.size() == 0)
     send(kContinue);
 }
 
@@ -161,8 +169,7 @@ void Session::dispatch() {
   const auto path = path_of(view(message.target()));
   if (!path) return refuse(400, "invalid_http", "the request target is not a plain path");
   request.path = *path;
-  for (const auto& field : message)
-    request.headers.emplace_back(lower(view(field.name_string())), view(field.value()));
+  request.headers = std::exchange(headers_, {});
   request.body = std::move(message.body());
   request.received_ns = now_ns();
   phase_ = Phase::busy;
@@ -171,13 +178,17 @@ void Session::dispatch() {
   timer_.cancel();
   is_head_request_ = message.method() == http::verb::head;
   chunked_ = message.version() >= 11;
-  keep_alive_ = message.keep_alive() && !context_.stopping;
+  keep_alive_ = keep_alive_ && !context_.stopping;
   response_ended_ = false;
   auto exchange = std::make_shared<SessionExchange>(shared_from_this(), serial_);
-  context_.run_on_worker(
-      [handler = &context_.handler, request = std::move(request), exchange]() mutable {
-        (*handler)(std::move(request), std::move(exchange));
-      });
+  if (context_.never_waits(request.path)) {
+    context_.handler(std::move(request), std::move(exchange));
+  } else {
+    context_.run_on_worker(
+        [handler = &context_.handler, request = std::move(request), exchange]() mutable {
+          (*handler)(std::move(request), std::move(exchange));
+        });
+  }
   read_ahead();
 }
 

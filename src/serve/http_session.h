@@ -29,6 +29,7 @@ struct SessionContext {
   HttpOptions options;
   HttpHandler handler;
   HttpRefusal refusal;
+  HttpNeverWaits never_waits;
   std::function<void(std::function<void()>)> run_on_worker;
   std::atomic<int64_t> connections{0}, active{0}, streaming{0};
   std::atomic<bool> stopping{false};
@@ -88,6 +89,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::optional<Parser> parser_;
   Phase phase_ = Phase::reading;
   bool reading_ = false, request_begun_ = false, head_seen_ = false;
+  Headers headers_;  // of the head, once it is seen
 
   // Of the request that is answered.
   uint64_t serial_ = 0;

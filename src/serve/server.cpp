@@ -43,10 +43,6 @@ bool is_json_body(const HttpRequest& request) {
   return lower.empty() || lower == "application/json";
 }
 
-HttpReply http_refusal(int status, std::string_view code, std::string_view message) {
-  return error_reply({status, std::string(code), std::string(message), ""});
-}
-
 }  // namespace
 
 const Server::Route Server::kRoutes[] = {
@@ -92,7 +88,10 @@ Result<std::unique_ptr<Server>> Server::open(ServerOptions options) {
           [self = server.get()](HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
             self->handle(std::move(request), std::move(exchange));
           },
-          http_refusal));
+          never_waits,
+          [self = server.get()](int status, std::string_view code, std::string_view message) {
+            return self->http_refusal({status, std::string(code), std::string(message), ""});
+          }));
   server->http_->start();  // its threads may now look at http_
   return server;
 }
@@ -166,10 +165,23 @@ const Server::Route* Server::find_route(Arrival& arrival) const {
 }
 
 void Server::answer(Arrival& arrival, const ApiError& error) {
+  answer(arrival, error_reply(error));
+}
+
+/// Whose request did not become one: its answer carries what all do.
+HttpReply Server::http_refusal(const ApiError& error) {
+  Arrival arrival;
+  arrival.id = "req-" + new_id();
+  arrival.request.received_ns = now_ns();
   HttpReply reply = error_reply(error);
-  if (error.status == 429 || error.status == 503)
-    reply.headers.emplace_back("Retry-After", retry_after());
-  answer(arrival, std::move(reply));
+  add_headers(arrival, reply);
+  return reply;
+}
+
+bool Server::never_waits(std::string_view path) {
+  return std::any_of(std::begin(kRoutes), std::end(kRoutes), [&](const Route& route) {
+    return route.needs == Route::Needs::nothing && matches(route.path, path);
+  });
 }
 
 void Server::answer(Arrival& arrival, HttpReply reply) {
@@ -179,6 +191,8 @@ void Server::answer(Arrival& arrival, HttpReply reply) {
 
 void Server::add_headers(const Arrival& arrival, HttpReply& reply) {
   const double seconds = static_cast<double>(now_ns() - arrival.request.received_ns) * 1e-9;
+  if (reply.status == 429 || reply.status == 503)
+    reply.headers.emplace_back("Retry-After", retry_after());
   reply.headers.emplace_back("x-request-id", arrival.id);
   reply.headers.emplace_back("openai-processing-ms", fmt::format("{:.0f}", seconds * 1e3));
   const char* const method = arrival.request.method == "GET"    ? "GET"

@@ -71,9 +71,13 @@ class Server {
   void answer(Arrival& arrival, HttpReply reply);
   void answer(Arrival& arrival, const ApiError& error);
   void add_headers(const Arrival& arrival, HttpReply& reply);
+  HttpReply http_refusal(const ApiError& error);
+  static bool never_waits(std::string_view path);
   bool is_allowed(const Arrival& arrival, const Route& route) const;
   bool check_engine(Arrival& arrival);
   std::optional<ApiError> check_model(const std::string& name) const;
+
+  std::optional<ApiError> check_fields(const Json& json, Endpoint like, std::string_view own) const;
 
   void live(Arrival& arrival);
   void health(Arrival& arrival);

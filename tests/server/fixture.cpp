@@ -72,6 +72,7 @@ void ScriptedEngine::cancel(RequestId id) {
 }
 
 Result<std::vector<int32_t>> ScriptedEngine::tokenize(const Request& request) const {
+  if (when_tokenizing) when_tokenizing();
   if (!request.prompt_tokens.empty()) return request.prompt_tokens;
   std::string text = request.prompt;
   for (const Message& message : request.messages) text += message.content;
@@ -100,6 +101,11 @@ Request ScriptedEngine::request(RequestId id) {
 size_t ScriptedEngine::submitted() {
   const std::lock_guard lock(mutex_);
   return requests_.size();
+}
+
+size_t ScriptedEngine::cancelled() {
+  const std::lock_guard lock(mutex_);
+  return cancelled_.size();
 }
 
 void ScriptedEngine::send(const Event& event) {

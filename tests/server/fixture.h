@@ -56,9 +56,11 @@ class ScriptedEngine final : public Engine {
   bool wait_cancelled(RequestId id);
   Request request(RequestId id);
   size_t submitted();
+  size_t cancelled();
   void emit(RequestId id, const std::string& text, FinishReason finish = FinishReason::none);
   void fail_step(RequestId id, const std::string& why);
 
+  std::function<void()> when_tokenizing;
   std::function<void()> when_defaults_are_asked;  ///< by a call that is let in and not yet parsed
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP itself: malformed requests get an answer with an error object, or a closed connection, and the server goes on.
+#include <future>
 #include <thread>
 
 #include <fmt/format.h>
@@ -31,6 +32,10 @@ const Malformed kMalformed[] = {
     {"negative length", head("Host: a\r\nContent-Length: -1\r\n"), 400},
     {"a length that is none", head("Host: a\r\nContent-Length: 0x10\r\n"), 400},
     {"unknown encoding", head("Host: a\r\nTransfer-Encoding: gzip\r\n"), 400},
+    {"an encoding before chunked",
+     "GET /live HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400},
+    {"chunked in an old version",
+     "GET /live HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
     {"bare line feeds", "GET /live HTTP/1.1\nHost: a\n\n\r\n\r\n", 400},
     {"NUL in a header", std::string("GET /live HTTP/1.1\r\nHost: a\0b\r\n\r\n", 34), 400},
     {"no Host", "GET /live HTTP/1.1\r\n\r\n", 400},
@@ -71,9 +76,13 @@ TEST(Http, MalformedRequestsGetAnErrorObjectAndTheServerGoesOn) {
     EXPECT_EQ(response.status, malformed.status) << malformed.name << ": " << response.body;
     if (response.status == 0) continue;
     EXPECT_NE(response.error_code(), "") << malformed.name;
+    EXPECT_TRUE(response.headers.contains("x-request-id")) << malformed.name;
+    EXPECT_TRUE(response.headers.contains("openai-processing-ms")) << malformed.name;
   }
   EXPECT_EQ(engine.submitted(), 0u);
-  EXPECT_EQ(get(running.port(), "/live").status, 200);
+  const std::string count =
+      R"(switchyard_http_requests_total{route="unmatched",method="other",code="411"} 1)";
+  EXPECT_NE(get(running.port(), "/metrics").body.find(count), std::string::npos);
 }
 
 TEST(Http, ABodyThatIsTooLargeIsRefusedByItsAnnouncementAndByItsSize) {
@@ -140,21 +149,61 @@ TEST(Http, ContinueIsSaidToThoseWhoWaitForIt) {
       "POST /tokenize HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 14\r\n\r\n");
   ASSERT_TRUE(client.wait_for("100 Continue\r\n\r\n"));
   EXPECT_EQ(client.read_response().status, 0 + 100);
-  client.send("{\"prompt\":\"a\"} ");
+  client.send("{\"prompt\":\"a\"}");
   EXPECT_EQ(client.read_response().status, 200);
 }
 
 TEST(Http, SlowRequestsRunOutOfTime) {
   ScriptedEngine engine;
   serve::ServerOptions options;
-  options.http.header_s = options.http.body_s = options.http.idle_s = 0.1;
+  options.http.header_s = options.http.body_s = 0.1;
   RunningServer running(&engine, options);
-  Client silent(running.port()), half_head(running.port()), half_body(running.port());
+  Client half_head(running.port()), half_body(running.port());
   half_head.send("GET /live HTT");
   half_body.send(head("Host: a\r\nContent-Length: 10\r\n") + "{");
   EXPECT_EQ(half_head.read_response().status, 408);
   EXPECT_EQ(half_body.read_response().status, 408);
+}
+
+TEST(Http, ASilentConnectionIsClosed) {
+  serve::ServerOptions options;
+  options.http.idle_s = 0.1;
+  RunningServer running(nullptr, options);
+  Client silent(running.port());
   EXPECT_TRUE(silent.is_closed());
+}
+
+TEST(Http, TrailersAreNoHeaders) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  Client client(running.port());
+  client.send(
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\nTrailer: "
+      "x-request-id\r\n\r\ne\r\n{\"prompt\":\"a\"}\r\n0\r\nX-Request-Id: late\r\n\r\n");
+  const Response response = client.read_response();
+  EXPECT_EQ(response.status, 200) << response.body;
+  EXPECT_NE(response.headers.at("x-request-id"), "late");
+}
+
+TEST(Http, HealthIsToldWhileAllWorkersAreAtWork) {
+  ScriptedEngine engine;
+  serve::ServerOptions options;
+  options.http.workers = 1;
+  RunningServer running(&engine, options);
+  std::promise<void> at_work, told;
+  engine.when_tokenizing = [&] {
+    at_work.set_value();
+    told.get_future().wait();
+  };
+  Client client(running.port());
+  client.send(post_text("/v1/completions", R"({"prompt":"a"})"));
+  at_work.get_future().wait();
+  EXPECT_EQ(get(running.port(), "/live").status, 200);
+  EXPECT_EQ(get(running.port(), "/health").status, 200);
+  told.set_value();
+  ASSERT_TRUE(engine.wait_submitted(1));
+  engine.emit(1, "x", FinishReason::stop);
+  EXPECT_EQ(client.read_response().status, 200);
 }
 
 TEST(Http, OneConnectionTooManyIsToldSo) {
@@ -166,7 +215,10 @@ TEST(Http, OneConnectionTooManyIsToldSo) {
   first.send(get_text("/live"));
   EXPECT_EQ(first.read_response().status, 200);
   Client second(running.port());
-  EXPECT_EQ(second.read_response().status, 503);
+  const Response refused = second.read_response();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_TRUE(refused.headers.contains("retry-after"));
+  EXPECT_TRUE(refused.headers.contains("x-request-id"));
 }
 
 TEST(Http, MethodsAndPathsThatAreNotServed) {

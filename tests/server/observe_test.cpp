@@ -55,7 +55,29 @@ TEST(Observe, TokensThereAndBack) {
   EXPECT_GT(at(chat, "count").as_int(), 5);
   EXPECT_EQ(post(running.port(), "/tokenize", "{}").error_code(), "missing_field");
   EXPECT_EQ(post(running.port(), "/detokenize", "{}").error_code(), "missing_field");
-  EXPECT_EQ(post(running.port(), "/detokenize", R"({"tokens":[99999999]})").status, 400);
+  const Response outside = post(running.port(), "/detokenize", R"({"tokens":[99999999]})");
+  EXPECT_EQ(outside.status, 400);
+  EXPECT_EQ(outside.error_param(), "tokens");
+}
+
+TEST(Observe, TokensAreOfOneInputOfTheServedModel) {
+  serve::ServerOptions options;
+  options.unknown_fields = serve::UnknownFields::refused;
+  ScriptedEngine engine;
+  RunningServer running(&engine, options);
+  const auto refused = [&](const char* path, const char* body) {
+    const Response response = post(running.port(), path, body);
+    return response.error_code() + " " + response.error_param();
+  };
+  EXPECT_EQ(post(running.port(), "/tokenize", R"({"content":"a","model":"demo"})").status, 200);
+  EXPECT_EQ(post(running.port(), "/detokenize", R"({"tokens":[97],"model":"demo"})").status, 200);
+  EXPECT_EQ(refused("/tokenize", R"({"prompt":"a","model":"gpt"})"), "model_not_found model");
+  EXPECT_EQ(refused("/detokenize", R"({"tokens":[97],"model":"gpt"})"), "model_not_found model");
+  EXPECT_EQ(refused("/tokenize", R"({"prompt":"a","add_special_tokens":false})"),
+            "unsupported_parameter add_special_tokens");
+  EXPECT_EQ(refused("/tokenize", R"({"prompt":"a","promt":"b"})"), "unsupported_parameter promt");
+  EXPECT_EQ(refused("/tokenize", R"({"prompt":"a","messages":[{"role":"user","content":"b"}]})"),
+            "invalid_value prompt");
 }
 
 TEST(Observe, MoeStatsCountEveryPick) {

@@ -57,7 +57,7 @@ def main() -> int:
     with client.chat.completions.stream(model=model, messages=MESSAGES, **options) as events:
         content = "".join(event.delta for event in events if event.type == "content.delta")
     assert content == text, content
-    print("stream helper: the same")
+    print("stream events: the same")
     many = client.completions.create(model=model, prompt=["The kernel", "In the beginning"], n=2, **options)
     assert [choice.index for choice in many.choices] == [0, 1, 2, 3]
     assert many.choices[0].text == many.choices[1].text != many.choices[2].text

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Before an engine that does what the test says: clients that leave, that do not read, too many of them, steps that fail.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -65,6 +69,39 @@ TEST(Scripted, NothingIsCancelledWhenARequestEndsWell) {
   client.close();
   EXPECT_EQ(get(running.port(), "/metrics").body.find("switchyard_client_disconnects_total"),
             std::string::npos);
+  EXPECT_EQ(engine.cancelled(), 0u);
+}
+
+TEST(Scripted, PromptsOfAClientThatHasLeftAreNotTokenized) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  Client client(running.port());
+  std::atomic<int> tokenized{0};
+  engine.when_tokenizing = [&] {
+    if (++tokenized > 1) return;
+    const auto noticed = [&] {
+      return get(running.port(), "/metrics").body.find("client_disconnects") != std::string::npos;
+    };
+    for (int i = 0; i < 1000 && !noticed(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  client.send(post_text(kPath, R"({"prompt":["a","b","c"]})"));
+  while (tokenized == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  client.close();
+  EXPECT_TRUE(running.server->wait_drained(20));
+  EXPECT_EQ(tokenized, 1);
+  EXPECT_EQ(engine.submitted(), 0u);
+}
+
+TEST(Scripted, TokenIdsOutsideTheVocabularyAreNamed) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  const Response refused = post(running.port(), kPath, R"({"prompt":[1,256]})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(refused.error_param(), "prompt");
+  EXPECT_NE(refused.body.find("prompt[1] is 256"), std::string::npos) << refused.body;
+  EXPECT_EQ(post(running.port(), kPath, R"({"prompt":"a","stop_token_ids":[256]})").error_param(),
+            "stop_token_ids");
 }
 
 TEST(Scripted, AFailedStepIsAnErrorAndNeverAStop) {
