@@ -105,9 +105,8 @@ void CudaMoe::check_case(const cases::MoeFfnCase& which, int& entries, Which of)
     expect_rows_follow_picks(layer.routing, layer.problem.rule, which.tokens);
     const std::vector<float> y = layer.y.host();
     const Error error = error_of(y, expected, layer.y_before);
-    constexpr size_t kMany = size_t{1} << 26;
     const cases::Tolerance& allowed =
-        cases::tolerance(y.size() > kMany ? "moe_ffn_many" : "moe_ffn", DType::bf16);
+        cases::tolerance(which.top_k == 32 ? "moe_ffn_32_picks" : "moe_ffn", DType::bf16);
     EXPECT_LE(error.relative, allowed.relative_error);
     EXPECT_LE(error.largest, allowed.max_error);
     std::printf("  %-44s %-26s error %.2e, largest %.2e\n", which.name.data(), entry.name.data(),

@@ -175,8 +175,8 @@ std::vector<std::vector<int>> plan() {
 // What bf16 does to the logits of these steps in transformers 5.17.0 itself: scripts/golden/demo_steps_bf16.py.
 constexpr double kReferenceBf16Error = 0.0317;
 
-// In bf16 rounding may tip a near-tie between two experts, which no bound on the rest can cover. So the measure is the
-// reference's own bf16 run, over all steps together; the device also rounds queries, mixed values and hidden rows to bf16.
+// In bf16 rounding may tip a near-tie between two experts, which no bound on the rest can cover. So the measures are the host's
+// and the reference's own bf16 runs, over all steps together; the device also rounds queries, mixed values and hidden rows to bf16.
 TEST(CudaModel, StepsAreTheHosts) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
   Batch host(DType::f32, {}), host_bf16(DType::bf16, {});
@@ -197,7 +197,8 @@ TEST(CudaModel, StepsAreTheHosts) {
   const Comparison c = compare(rough, exact);
   std::printf("demo model: bf16 logits off by %.5f on the device, by %.5f on the host\n",
               c.relative_error, host_error);
-  EXPECT_LE(c.relative_error, kReferenceBf16Error) << c.text();
+  EXPECT_LE(c.relative_error, 1.5 * host_error) << c.text();
+  EXPECT_LE(c.relative_error, kReferenceBf16Error);
   EXPECT_LE(host_error, kReferenceBf16Error);
 }
 
