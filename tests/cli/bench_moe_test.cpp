@@ -2,14 +2,13 @@
 // switchyard bench moe on tiny layers: the keys of its rows, what must hold between them, and what is
 // refused. Times themselves are not judged.
 #include <cmath>
-#include <sstream>
 
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "base/json.h"
 #include "base/text_checks.h"
 #include "cli/bench_moe_draw.h"
+#include "cli/json_rows.h"
 #include "cli/program.h"
 
 namespace switchyard {
@@ -31,19 +30,6 @@ std::vector<std::string> bench(std::vector<std::string> more) {
   return arguments;
 }
 
-std::vector<Json> rows_of(const Outcome& outcome) {
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  std::vector<Json> rows;
-  std::istringstream lines(outcome.out);
-  for (std::string line; std::getline(lines, line);) {
-    auto row = parse_json(line, "row");
-    EXPECT_TRUE(row.ok()) << line;
-    if (row.ok()) rows.push_back(*std::move(row));
-  }
-  return rows;
-}
-
-double number(const Json& row, const char* key) { return row.find(key)->as_double(); }
 std::string text(const Json& row, const char* key) { return row.find(key)->as_string(); }
 
 TEST(BenchMoe, RowsHaveTheKeysThatToolsRead) {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard bench moe --device cuda: the host's rows from a device, and what must hold between them. Times are not judged.
-#include <sstream>
-
 #include <gtest/gtest.h>
 
-#include "base/json.h"
+#include "cli/json_rows.h"
 #include "cli/program.h"
 #include "device/device.h"
 
@@ -21,20 +19,6 @@ std::vector<std::string> bench(std::vector<std::string> more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
-
-std::vector<Json> rows_of(const Outcome& outcome) {
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  std::vector<Json> rows;
-  std::istringstream lines(outcome.out);
-  for (std::string line; std::getline(lines, line);) {
-    auto row = parse_json(line, "row");
-    EXPECT_TRUE(row.ok()) << line;
-    if (row.ok()) rows.push_back(*std::move(row));
-  }
-  return rows;
-}
-
-double number(const Json& row, const char* key) { return row.find(key)->as_double(); }
 
 TEST(BenchMoeOnCuda, GivesTheRowsOfTheHost) {
   if (!has_device()) GTEST_SKIP() << "no CUDA device";
