@@ -83,6 +83,7 @@ class Watch {
 
 std::vector<int32_t> bench_prompt(int tokens, int vocab, uint32_t stream) {
   std::vector<int32_t> prompt;
+  prompt.reserve(static_cast<size_t>(tokens));
   for (int i = 0; i < tokens; ++i)
     prompt.push_back(static_cast<int32_t>(
         philox4x32({static_cast<uint32_t>(i), stream, 0, 0}, {kTokenSeed, 0})[0] %

@@ -114,7 +114,8 @@ Status MoeBenchOnCuda::upload(const MoeItem& item, Uploaded& to) {
 void MoeBenchOnCuda::queue_pass(moe::Execution execution, const Uploaded& uploaded, int set,
                                 const MoeParts& parts) {
   for (int l = 0; l < layers_.count(); ++l) {
-    const auto at = static_cast<size_t>(set * layers_.count() + l);
+    const auto at =
+        static_cast<size_t>(set) * static_cast<size_t>(layers_.count()) + static_cast<size_t>(l);
     layers_.queue(execution, uploaded.draws[at], l, parts, device_);
   }
 }

@@ -9,7 +9,7 @@ namespace switchyard::engine {
 namespace {
 
 /// Of one wait: the moment at which a much longer one ends has no number of nanoseconds, and it would end at once.
-constexpr double kLongestWait_s = 86400;
+constexpr double kLongestWaitS = 86400;
 
 }  // namespace
 
@@ -55,7 +55,7 @@ bool Intake::drain(News& news) {
 
 void Intake::wait(double seconds) {
   std::unique_lock lock(mutex_);
-  news_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, kLongestWait_s)),
+  news_.wait_for(lock, std::chrono::duration<double>(std::min(seconds, kLongestWaitS)),
                  [&] { return has_news_.load(std::memory_order_relaxed); });
 }
 
@@ -72,8 +72,8 @@ void Intake::wait_idle() {
 bool Intake::wait_idle_for(double seconds) {
   std::unique_lock lock(mutex_);
   const auto is_idle = [&] { return alive_ == 0; };
-  for (; seconds > kLongestWait_s; seconds -= kLongestWait_s)
-    if (idle_.wait_for(lock, std::chrono::duration<double>(kLongestWait_s), is_idle)) return true;
+  for (; seconds > kLongestWaitS; seconds -= kLongestWaitS)
+    if (idle_.wait_for(lock, std::chrono::duration<double>(kLongestWaitS), is_idle)) return true;
   return idle_.wait_for(lock, std::chrono::duration<double>(seconds), is_idle);
 }
 

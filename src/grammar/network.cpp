@@ -123,7 +123,7 @@ int32_t Network::find_left_recursion() const {
       if (mark[static_cast<size_t>(start)] == kOpen) return start;
       if (mark[static_cast<size_t>(start)] == kDone) continue;
       mark[static_cast<size_t>(start)] = kOpen;
-      path.push_back({start, 0});
+      path.emplace_back(start, 0);
     }
   }
   return -1;

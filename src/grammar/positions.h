@@ -27,6 +27,7 @@ class Positions {
 
   struct Thread {
     int32_t state = 0, frame = 0;
+    // NOLINTNEXTLINE(modernize-use-nullptr)
     auto operator<=>(const Thread&) const = default;
   };
 
