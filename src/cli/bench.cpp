@@ -12,7 +12,8 @@ namespace {
 
 /// The measurements, in the order of the help. To add one: a file that defines its make function,
 /// and a line here.
-constexpr MakeCommand kBenches[] = {make_bench_latency, make_bench_moe, make_bench_quality};
+constexpr MakeCommand kBenches[] = {make_bench_latency, make_bench_moe, make_bench_quality,
+                                    make_bench_serve};
 
 class Bench final : public Command {
  public:

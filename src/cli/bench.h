@@ -8,5 +8,6 @@ namespace switchyard::cli {
 std::unique_ptr<Command> make_bench_latency(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_bench_moe(CLI::App& parent, CLI::App*& app);
 std::unique_ptr<Command> make_bench_quality(CLI::App& parent, CLI::App*& app);
+std::unique_ptr<Command> make_bench_serve(CLI::App& parent, CLI::App*& app);
 
 }  // namespace switchyard::cli

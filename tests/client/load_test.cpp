@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Load on servers that break every rule: each failure has its kind, and none is lost or hangs.
+#include "client/load.h"
+
+#include <gtest/gtest.h>
+
+#include "client/fetch.h"
+#include "client/hostile_server.h"
+#include "client/summary.h"
+
+namespace switchyard::client {
+namespace {
+
+constexpr char kHangUp = HostileServer::kHangUp, kSilence = HostileServer::kSilence;
+const std::string kText = R"({"choices":[{"text":"a","finish_reason":null}]})";
+const std::string kEnd =
+    R"({"choices":[{"text":"b","finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}})";
+
+Workload workload() {
+  Workload drawn;
+  drawn.model = "m";
+  drawn.prompts = {"x"};
+  return drawn;
+}
+
+Record play_all(const HostileServer& server, const Workload& drawn, Point point) {
+  if (point.timeout_s == 600) point.timeout_s = 10;
+  auto record = play(*parse_target(server.url()), drawn, "secret", point);
+  EXPECT_TRUE(record.ok());
+  EXPECT_EQ(std::ssize(record->outcomes), point.num_requests) << "every request ends once";
+  return *std::move(record);
+}
+
+/// One request; then what became of it.
+Outcome only(const std::string& answer, Point point = {}) {
+  HostileServer server({answer});
+  point.num_requests = 1;
+  return play_all(server, workload(), point).outcomes.at(0);
+}
+
+TEST(Load, GoodAnswersOnOneConnection) {
+  HostileServer server(std::vector<std::string>(3, stream({kText, kEnd, "[DONE]"})));
+  const Record record = play_all(server, workload(), {.num_requests = 3});
+  for (const Outcome& outcome : record.outcomes) {
+    EXPECT_EQ(outcome.end, Outcome::End::answered) << outcome.failure << outcome.detail;
+    EXPECT_EQ(outcome.tokens(), 2);
+    EXPECT_EQ(outcome.text_events, 2);
+    EXPECT_LE(outcome.sent_ns, outcome.first_text_ns);
+    EXPECT_LE(outcome.last_text_ns, outcome.ended_ns);
+  }
+  EXPECT_EQ(server.connections(), 1);
+  EXPECT_NE(server.requests()[0].find("Authorization: Bearer secret\r\n"), std::string::npos);
+  EXPECT_EQ(summarize(record, {}).failed, 0);
+}
+
+struct Hostile {
+  const char* name;
+  std::string answer;
+  const char* failure;
+};
+
+const Hostile kHostile[] = {
+    {"closed before an answer", std::string(1, kHangUp), "cut"},
+    {"cut in the head", std::string("HTTP/1.1 200 OK\r\nContent-") + kHangUp, "cut"},
+    {"cut between events", stream({kText}, "") + kHangUp, "cut"},
+    {"cut in an event", stream({kText}, "40\r\ndata: {\"choi") + kHangUp, "cut"},
+    {"cut after the finish, before the end", stream({kText, kEnd}, "") + kHangUp, "cut"},
+    {"no finish_reason", stream({kText, "[DONE]"}), "unfinished"},
+    {"not JSON", stream({"{oops"}), "malformed event"},
+    {"no choices", stream({R"({"id":"x"})"}), "malformed event"},
+    {"error event", stream({kText, R"({"error":{"code":"engine_dead","message":"m"}})"}),
+     "error event engine_dead"},
+    {"a whole answer", whole(200, "{}"), "not a stream"},
+    {"an error", whole(500, R"({"error":{"code":"internal_error","message":"m"}})"),
+     "http 500 internal_error"},
+    {"an error in another shape", whole(502, R"({"detail":"x"})"), "http 502"},
+    {"an error without a length",
+     std::string("HTTP/1.1 503 X\r\nConnection: close\r\n\r\nbusy") + kHangUp, "http 503"},
+    {"not HTTP", "220 smtp ready\r\n\r\n", "malformed http"},
+    {"a broken chunk", stream({kText}, "zz\r\n"), "malformed http"},
+};
+
+TEST(Load, EveryWayToFailHasItsKind) {
+  for (const Hostile& hostile : kHostile) {
+    const Outcome outcome = only(hostile.answer);
+    EXPECT_EQ(outcome.end, Outcome::End::failed) << hostile.name;
+    EXPECT_EQ(outcome.failure, hostile.failure) << hostile.name << ": " << outcome.detail;
+    EXPECT_GT(outcome.ended_ns, 0) << hostile.name;
+  }
+}
+
+TEST(Load, ADoneIsTheEndWhateverFollows) {
+  const Outcome outcome = only(stream({kText, kEnd, "[DONE]", "{oops"}, "") + kHangUp);
+  EXPECT_EQ(outcome.end, Outcome::End::answered) << outcome.failure;
+}
+
+TEST(Load, AStreamThatEndsWithTheConnection) {
+  const Outcome outcome =
+      only("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: " +
+           kEnd + "\n\n" + kHangUp);
+  EXPECT_EQ(outcome.end, Outcome::End::answered) << outcome.failure;
+}
+
+TEST(Load, SilenceRunsOutOfTime) {
+  const Outcome outcome = only(stream({kText}, "") + kSilence, {.timeout_s = 0.1});
+  EXPECT_EQ(outcome.failure, "timeout");
+  EXPECT_EQ(outcome.text_events, 1);
+}
+
+TEST(Load, NobodyThere) {
+  std::string url;
+  {
+    const HostileServer gone({});
+    url = gone.url();
+  }
+  const auto record = play(*parse_target(url), workload(), "", {.num_requests = 2});
+  ASSERT_TRUE(record.ok());
+  ASSERT_EQ(record->outcomes.size(), 2u);
+  EXPECT_EQ(record->outcomes[0].failure, "connect");
+  EXPECT_FALSE(fetch(*parse_target(url), "/v1/models", "").ok());
+}
+
+TEST(Load, AConnectionThatWasClosedWhileItRestedIsNoFailure) {
+  const std::string good = stream({kText, kEnd, "[DONE]"});
+  HostileServer server({good + kHangUp, good, good});
+  const Record record = play_all(server, workload(), {.num_requests = 3});
+  for (const Outcome& outcome : record.outcomes)
+    EXPECT_EQ(outcome.end, Outcome::End::answered) << outcome.failure << outcome.detail;
+  EXPECT_EQ(server.connections(), 2);
+}
+
+TEST(Load, ThoseWhoAreTurnedAwayAreCountedAndWaitAsToldInAClosedLoop) {
+  HostileServer server(
+      {whole(429, R"({"error":{"code":"queue_full","message":"m"}})", "Retry-After: 1\r\n"),
+       stream({kEnd, "[DONE]"})});
+  const Record record = play_all(server, workload(), {.num_requests = 2});
+  EXPECT_EQ(record.outcomes[0].end, Outcome::End::turned_away);
+  EXPECT_EQ(record.outcomes[1].end, Outcome::End::answered);
+  EXPECT_GE(record.outcomes[1].sent_ns - record.outcomes[0].ended_ns, 990'000'000);
+}
+
+TEST(Load, ThoseWhoLeaveCloseTheirConnection) {
+  Workload leaving = workload();
+  leaving.cancel_rate = 1;
+  leaving.output_tokens = {1, 1};
+  HostileServer server(std::vector<std::string>(20, stream({kText}, "") + kSilence));
+  const Record record = play_all(server, leaving, {.concurrency = 20, .num_requests = 20});
+  for (const Outcome& outcome : record.outcomes)
+    EXPECT_EQ(outcome.end, Outcome::End::cancelled) << outcome.failure;
+  EXPECT_EQ(record.peak_concurrency, 20);
+}
+
+TEST(Load, AnOpenLoopKeepsItsRateAndItsBound) {
+  HostileServer server(std::vector<std::string>(50, stream({kEnd, "[DONE]"})));
+  Point point{.concurrency = 2, .rate = 200, .num_requests = 50};
+  const Record record = play_all(server, workload(), point);
+  EXPECT_EQ(summarize(record, {}).answered, 50);
+  EXPECT_LE(record.peak_concurrency, 2);
+  double planned_s = 0;
+  for (uint32_t i = 0; i < 50; ++i) planned_s += draw_gap_s(workload(), 0, i, 200);
+  EXPECT_GE(static_cast<double>(record.end_ns - record.start_ns) * 1e-9, planned_s);
+}
+
+TEST(Load, ADurationEndsTheSending) {
+  HostileServer server(std::vector<std::string>(100'000, stream({kEnd, "[DONE]"})));
+  const auto record =
+      play(*parse_target(server.url()), workload(), "", {.concurrency = 2, .duration_s = 0.2});
+  ASSERT_TRUE(record.ok());
+  const Summary summary = summarize(*record, {});
+  EXPECT_GT(summary.answered, 2);
+  EXPECT_EQ(summary.failed, 0);
+  EXPECT_GE(summary.duration_s, 0.15);
+}
+
+}  // namespace
+}  // namespace switchyard::client
