@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds llama.cpp's llama-bench, libllama and ggml, and two small programs of ours on top of them,
+# Builds llama.cpp's llama-bench, llama-server, libllama and ggml, and two small programs of ours on top of them,
 # from the source distribution that llama-cpp-python publishes on PyPI.
 #
 #   build_llama_cpp.sh [native|amx|avx512|avx2]      (default native)
 #
-# Result: $SWITCHYARD_PEERS/llama-<isa>/bin/{llama-bench,llama_greedy,peer_ggml_moe}.
+# Result: $SWITCHYARD_PEERS/llama-<isa>/bin/{llama-bench,llama-server,llama_greedy,peer_ggml_moe}.
 # clang, not GCC 12: GCC 12 drops the store of the AMX tile configuration, so that its build dies
 # with an invalid opcode at the first quantised product. clang 14 spells the AMX macros without the
 # underscore that the sources ask for, which would leave AMX out in silence: they are defined here.
@@ -40,10 +40,10 @@ nice -n 5 cmake -S "$source_dir" -B "$build" -G Ninja \
   -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER="$PEERS_CC" -DCMAKE_CXX_COMPILER="$PEERS_CXX" \
   -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" \
   -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=ON "${isa_options[@]}" \
-  -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF \
+  -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=ON \
   -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF \
   >"$build.configure.log" 2>&1 || die "configuration failed, see $build.configure.log"
-nice -n 5 ninja -C "$build" -j "$PEERS_JOBS" llama-bench >"$build.build.log" 2>&1 ||
+nice -n 5 ninja -C "$build" -j "$PEERS_JOBS" llama-bench llama-server >"$build.build.log" 2>&1 ||
   die "build failed, see $build.build.log"
 
 for program in llama_greedy peer_ggml_moe; do
