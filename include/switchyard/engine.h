@@ -48,6 +48,13 @@ struct EngineStats {
   std::vector<std::vector<double>> layer_phase_s;
 };
 
+/// Whether the loop lives and gets on: while there are requests, `steps` must rise.
+struct EngineHealth {
+  std::string death;     ///< why the loop has ended by itself; empty: it lives
+  int64_t requests = 0;  ///< submitted and not ended
+  uint64_t steps = 0;    ///< ended since open
+};
+
 class Engine {
  public:
   /// Loads the model and starts the loop. Errors: bad_file, unsupported, out_of_memory, each saying
@@ -68,6 +75,8 @@ class Engine {
   virtual bool wait_idle_for(double seconds) = 0;
   /// From now on new requests are refused as unavailable; those that are in go on.
   virtual void drain() = 0;
+  /// Any thread, also while a step hangs. After a death, requests are refused as unavailable.
+  virtual EngineHealth health() const = 0;
 
   /// The tokens that submit() would make of this request's input. Any thread. Errors: bad_request.
   virtual Result<std::vector<int32_t>> tokenize(const Request& request) const = 0;

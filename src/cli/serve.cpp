@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// switchyard serve: OpenAI's HTTP interface before one model, until a signal; then what runs is finished.
+// switchyard serve: OpenAI's HTTP interface before one model, until a signal; then what runs is finished. Or until the
+// engine dies: then everybody is told, and the program fails.
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,11 +18,13 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "cli/command.h"
 #include "cli/interrupts.h"
 #include "cli/model_options.h"
 #include "serve/server.h"
+#include "serve/watchdog.h"
 
 namespace switchyard::cli {
 namespace {
@@ -28,6 +33,8 @@ constexpr const char* kKeyVariable = "SWITCHYARD_API_KEY";
 constexpr size_t kFewFiles = 1024;            // the usual limit, should it not be told
 constexpr size_t kOtherFiles = 64;            // of the model, of the log, to listen
 constexpr int64_t kConnectionsPerChoice = 4;  // clients that keep connections which rest
+constexpr double kDeathLook_s = 0.1;  // how often a drain looks whether the engine still lives
+constexpr double kFarewell_s = 10;    // to tell clients that the engine is dead
 
 /// A connection is a file: asks for as many as the system allows, and says how many that are.
 size_t raise_open_files() {
@@ -48,8 +55,10 @@ class Serve final : public Command {
   Result<serve::ServerOptions> server_options() const;
   std::string served_name() const;
   void announce(const serve::Server& server) const;
-  void wait_for_signal();
-  void finish(serve::Server& server) const;
+  void wait_for_end();
+  void drain(serve::Server& server);
+  void on_death(const std::string& why);
+  [[noreturn]] void die(serve::Server& server);
   void note(const std::string& text) const;
 
   ModelOptions model_;
@@ -57,12 +66,15 @@ class Serve final : public Command {
   std::vector<std::string> keys_;
   std::string key_file_;
   bool strict_ = false;
+  std::vector<std::string> origins_;
+  serve::WatchdogOptions watchdog_;
   int64_t max_queued_requests_ = 256;
   double shutdown_timeout_s_ = 30;
 
   std::mutex mutex_;
-  std::condition_variable signal_;
+  std::condition_variable news_;
   bool signalled_ = false;
+  std::string death_;  // why the engine is dead
 };
 
 Serve::Serve(CLI::App& parent, CLI::App*& app) {
@@ -90,6 +102,11 @@ void Serve::declare_http(CLI::App& app) {
       ->envname(kKeyVariable);
   app.add_option("--api-key-file", key_file_, "Keys, one a line");
   app.add_flag("--open-metrics", server_.open_metrics, "/metrics needs no key");
+  app.add_option(
+         "--cors-origin", origins_,
+         "An origin whose pages may read answers in a browser, as https://app.example, or *; "
+         "may be given several times (default: none)")
+      ->allow_extra_args(false);
   app.add_flag("--strict-api", strict_, "Refuse unknown fields instead of ignoring them");
 }
 
@@ -104,6 +121,17 @@ void Serve::declare_limits(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--request-timeout", server_.request_timeout_s,
                  "Seconds that a request may take (0: no limit)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option(
+         "--rate-limit", server_.calls_per_minute,
+         "Calls a minute of each key, or of all clients without keys (0: no limit); more are "
+         "answered 429")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--stall-timeout", watchdog_.stall_s,
+                 "Seconds without the end of a step, while requests are in, after which the engine "
+                 "counts as dead and the program ends (0: no limit)")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--shutdown-timeout", shutdown_timeout_s_,
@@ -127,12 +155,23 @@ ExitCode Serve::run() {
   Interrupts::on_stop([this] {
     const std::lock_guard lock(mutex_);
     signalled_ = true;
-    signal_.notify_all();
+    news_.notify_all();
   });
   server->serve(**engine);
-  announce(*server);
-  wait_for_signal();
-  finish(*server);
+  {
+    const serve::Watchdog watchdog(**engine, watchdog_,
+                                   [this](const std::string& why) { on_death(why); });
+    announce(*server);
+    wait_for_end();
+    if (death_.empty()) drain(*server);
+  }
+  if (!death_.empty()) die(*server);
+  server->stop();
+  // A step that still runs would be waited for without an end.
+  if (!(*engine)->wait_idle_for(0)) {
+    on_death("a step did not end in time");
+    die(*server);
+  }
   engine->reset();  // before the server: calls that end now still have their place in it
   return kOk;
 }
@@ -146,6 +185,7 @@ Result<serve::ServerOptions> Serve::server_options() const {
     return fail(Code::bad_request, "{} is set but empty: give it a key, or unset it", kKeyVariable);
   for (const std::string& key : keys_) SWITCHYARD_TRY(options.keys.add(key));
   if (!key_file_.empty()) SWITCHYARD_TRY(options.keys.add_file(key_file_));
+  for (const std::string& origin : origins_) SWITCHYARD_TRY(options.cors.add(origin));
   options.unknown_fields = strict_ ? serve::UnknownFields::refused : serve::UnknownFields::ignored;
   options.max_running = model_.engine.max_sequences;
   options.max_choices = options.max_running + max_queued_requests_;
@@ -174,19 +214,44 @@ void Serve::announce(const serve::Server& server) const {
         "--api-key-file");
 }
 
-void Serve::wait_for_signal() {
+void Serve::wait_for_end() {
   std::unique_lock lock(mutex_);
-  signal_.wait(lock, [this] { return signalled_; });
+  news_.wait(lock, [this] { return signalled_ || !death_.empty(); });
 }
 
-void Serve::finish(serve::Server& server) const {
+/// Watchdog's thread.
+void Serve::on_death(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  death_ = why;
+  news_.notify_all();
+}
+
+void Serve::drain(serve::Server& server) {
   server.drain();
   if (server.in_flight() > 0)
     note(fmt::format("finishing {} requests, for at most {} s; a second signal ends at once",
                      server.in_flight(), shutdown_timeout_s_));
-  if (!server.wait_drained(shutdown_timeout_s_))
+  const auto is_dead = [this] {
+    const std::lock_guard lock(mutex_);
+    return !death_.empty();
+  };
+  const int64_t end_ns = now_ns() + static_cast<int64_t>(shutdown_timeout_s_ * 1e9);
+  while (!server.wait_drained(kDeathLook_s) && now_ns() < end_ns && !is_dead()) {
+  }
+  if (server.in_flight() > 0 && !is_dead())
     note(fmt::format("{} requests were not done in time", server.in_flight()));
+}
+
+/// The engine's thread may hang for ever, so nothing is taken apart: clients are told, and the process ends.
+void Serve::die(serve::Server& server) {
+  (void)report(fail(Code::internal, "the engine is dead: {}", death_));
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::duration<double>(kFarewell_s));
+    std::_Exit(kFailure);
+  }).detach();
+  server.fail_engine(death_);
   server.stop();
+  std::_Exit(kFailure);
 }
 
 void Serve::note(const std::string& text) const {

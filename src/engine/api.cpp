@@ -2,9 +2,6 @@
 // Behind include/switchyard/engine.h: opens the parts of an engine and keeps them together.
 #include <algorithm>
 #include <optional>
-#include <thread>
-
-#include <pthread.h>
 
 #include "switchyard/engine.h"
 
@@ -13,6 +10,7 @@
 #include "engine/generation_config.h"
 #include "engine/host_memory.h"
 #include "engine/loop.h"
+#include "engine/loop_thread.h"
 #include "engine/memory_plan.h"
 #include "engine/model_facts.h"
 #include "engine/number_tokenizer.h"
@@ -146,12 +144,6 @@ class OpenedEngine final : public Engine {
     if (options.trace_events > 0) tracer_.enable_events(static_cast<size_t>(options.trace_events));
   }
 
-  ~OpenedEngine() override {
-    if (!thread_.joinable()) return;
-    loop_->stop();
-    thread_.join();
-  }
-
   Status load(int64_t start_ns);
 
   Result<RequestId> submit(Request request, std::function<void(const Event&)> sink) override {
@@ -165,6 +157,9 @@ class OpenedEngine final : public Engine {
   void wait_idle() override { loop_->wait_idle(); }
   bool wait_idle_for(double seconds) override { return loop_->wait_idle_for(seconds); }
   void drain() override { loop_->drain(); }
+  EngineHealth health() const override {
+    return {thread_->death(), loop_->requests(), loop_->steps()};
+  }
   Result<std::vector<int32_t>> tokenize(const Request& request) const override;
   Result<std::string> detokenize(std::span<const int32_t> tokens) const override;
   const ModelSummary& summary() const override { return summary_; }
@@ -183,12 +178,12 @@ class OpenedEngine final : public Engine {
   MetricRegistry metrics_;
   std::optional<LoadedModel> model_;
   std::optional<EngineLoop> loop_;
-  std::thread thread_;
   ModelSummary summary_;
   mutable std::mutex phases_mutex_;
   // At the last reset.
   ZoneTimes phases_base_;
   std::vector<ZoneTimes> layer_phases_base_;  // [layers]
+  std::optional<engine::LoopThread> thread_;  // last: it uses all of the above
 };
 
 Status OpenedEngine::load(int64_t start_ns) {
@@ -216,10 +211,7 @@ Status OpenedEngine::load(int64_t start_ns) {
   engine::register_facts(metrics_, summary_, folder_.config, model_->model().memory(), options_);
   tracer_.reset();  // zones of the load are no part of a step
   layer_phases_base_ = tracer_.layer_times();
-  thread_ = std::thread([this] {
-    ::pthread_setname_np(::pthread_self(), "switchyard-loop");
-    loop_->run();
-  });
+  thread_.emplace(*loop_);
   return {};
 }
 

@@ -69,6 +69,11 @@ void Intake::wait_idle() {
   idle_.wait(lock, [&] { return alive_ == 0; });
 }
 
+int64_t Intake::alive() const {
+  const std::lock_guard lock(mutex_);
+  return alive_;
+}
+
 bool Intake::wait_idle_for(double seconds) {
   std::unique_lock lock(mutex_);
   const auto is_idle = [&] { return alive_ == 0; };

@@ -38,10 +38,12 @@ class Intake {
   void wait_idle();
   /// The same, for that long: false when some have not.
   bool wait_idle_for(double seconds);
+  /// Pushed and not ended.
+  int64_t alive() const;
 
  private:
   std::atomic<bool> has_news_{false};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable news_, idle_;
   News pending_;
   RequestId last_id_ = 0;

@@ -113,6 +113,7 @@ bool EngineLoop::turn() {
     finish_step(decision, start_ns);
     emit(decision);
     model_.between_steps();
+    steps_.store(steps_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   instruments_.on_counts(scheduler_.counts(), scheduler_.limits());
   return !decision.idle();
@@ -147,6 +148,25 @@ void EngineLoop::take_in_news() {
   for (const auto& [id, live] : live_) rest.push_back(id);
   std::sort(rest.begin(), rest.end());
   for (const RequestId id : rest) cancel_now(id);
+}
+
+/// Some of the news may have been taken in, some not, when it was thrown; the scheduler is not asked any more.
+void EngineLoop::end_all(const Error& error) {
+  door_.close();
+  intake_.stop();
+  const auto keep_news = [&] {
+    for (auto& live : news_.requests)
+      if (live) live_.emplace(live->id, std::move(live));
+  };
+  keep_news();
+  if (intake_.drain(news_)) keep_news();
+  while (!live_.empty()) {
+    Live& live = *live_.begin()->second;
+    live.event.text.clear();
+    live.event.tokens.clear();
+    live.event.error = error;
+    end(live, FinishReason::error);
+  }
 }
 
 void EngineLoop::take_in(std::unique_ptr<Live> live) {

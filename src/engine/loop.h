@@ -6,6 +6,7 @@
 // anywhere; run() and turn() on one thread, the loop's, which also calls the sinks. A warm decoding step neither allocates nor
 // locks.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -54,6 +55,11 @@ class EngineLoop {
   void drain() { door_.close(); }
   /// Ends every request as cancelled and makes run() return.
   void stop() { intake_.stop(); }
+  /// Requests that are in, and steps that have ended: while there are requests, the steps must rise. Any thread.
+  int64_t requests() const { return intake_.alive(); }
+  uint64_t steps() const noexcept { return steps_.load(std::memory_order_relaxed); }
+  /// Ends every request with that error and takes no more. Loop thread, after run() has thrown.
+  void end_all(const Error& error);
 
   /// Turns until stop().
   void run();
@@ -104,6 +110,7 @@ class EngineLoop {
   std::unordered_map<RequestId, std::unique_ptr<Live>> live_;
   double wake_s_ = schedule::kNever;  // when to turn again, even if nothing has come
   bool stopping_ = false;
+  std::atomic<uint64_t> steps_{0};
 
   // Of the step that runs, in batch order; reused from step to step.
   std::vector<Live*> runs_;                  // [B]

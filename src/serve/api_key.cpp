@@ -57,17 +57,18 @@ Status ApiKeys::add_file(const std::string& path) {
   return {};
 }
 
-bool ApiKeys::accepts(std::string_view authorization) const noexcept {
-  if (!starts_with_scheme(authorization)) return false;
+std::optional<size_t> ApiKeys::find(std::string_view authorization) const noexcept {
+  if (!starts_with_scheme(authorization)) return std::nullopt;
   const Padded given = padded(authorization.substr(kScheme.size()));
-  unsigned found = 0;
-  for (const Padded& key : keys_) {  // all of them, and all their bytes
+  size_t found = 0;                            // its number, from 1
+  for (size_t k = 0; k < keys_.size(); ++k) {  // all of them, and all their bytes
     volatile unsigned difference = 0;
-    for (size_t i = 0; i < key.size(); ++i)
-      difference = difference | static_cast<unsigned>(key[i] ^ given[i]);
-    found |= static_cast<unsigned>(difference == 0);
+    for (size_t i = 0; i < given.size(); ++i)
+      difference = difference | static_cast<unsigned>(keys_[k][i] ^ given[i]);
+    const size_t same = size_t{0} - static_cast<size_t>(difference == 0);
+    found = (found & ~same) | ((k + 1) & same);
   }
-  return found != 0;
+  return found == 0 ? std::nullopt : std::optional<size_t>(found - 1);
 }
 
 }  // namespace switchyard::serve

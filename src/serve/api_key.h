@@ -2,6 +2,7 @@
 // ApiKeys: who may ask. Keys live in memory alone and are never logged.
 #pragma once
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,7 +23,12 @@ class ApiKeys {
 
   /// Whether an Authorization header names one of the keys. The time depends neither on the keys nor on how much of
   /// one was guessed.
-  bool accepts(std::string_view authorization) const noexcept;
+  bool accepts(std::string_view authorization) const noexcept {
+    return find(authorization).has_value();
+  }
+  /// The number of that key, in the order in which they were added.
+  std::optional<size_t> find(std::string_view authorization) const noexcept;
+  size_t size() const noexcept { return keys_.size(); }
 
  private:
   /// The bytes, zeros, and the length last.

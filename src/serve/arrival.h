@@ -13,6 +13,7 @@ struct Server::Arrival {
   HttpRequest request;
   std::shared_ptr<HttpExchange> exchange;
   std::string id;                   ///< x-request-id: the client's, or ours
+  double wait_s = 0;                ///< of a caller who is over the rate: Retry-After
   const char* route = "unmatched";  ///< for metrics: a path of the table, never the client's text
 };
 

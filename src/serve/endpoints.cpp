@@ -55,7 +55,10 @@ std::optional<ApiError> parse_tokenize(const Json& json, Request& request) {
 
 }  // namespace
 
-void Server::live(Arrival& arrival) { answer(arrival, json_reply(R"({"status":"live"})")); }
+void Server::live(Arrival& arrival) {
+  if (const auto dead = check_alive()) return answer(arrival, *dead);
+  answer(arrival, json_reply(R"({"status":"live"})"));
+}
 
 void Server::health(Arrival& arrival) {
   if (check_engine(arrival)) answer(arrival, json_reply(R"({"status":"ready"})"));
@@ -209,7 +212,7 @@ void Server::complete(Arrival& arrival, Endpoint endpoint) {
   };
   const auto generation = std::make_shared<Generation>(engine, std::move(call), frame,
                                                        arrival.exchange, std::move(hooks));
-  if (!remember(generation)) return generation->abort(draining());
+  if (!remember(generation)) return generation->abort(check_alive().value_or(draining()));
   generation->begin();
 }
 

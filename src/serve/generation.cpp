@@ -237,6 +237,8 @@ HttpReply Generation::head() {
 ApiError Generation::engine_error(const Event& event) const {
   if (event.finish == FinishReason::cancelled || !event.error)
     return {503, "cancelled", "the request was cancelled by the server", ""};
+  if (const std::string death = engine_.health().death; !death.empty())
+    return {503, "engine_dead", death, ""};
   ApiError error = api_error(*event.error);
   error.message += fmt::format(" (request {})", frame_.id);
   return error;

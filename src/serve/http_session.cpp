@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http_session.h"
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/beast/http/error.hpp>
 
 #include "base/clock.h"
 
@@ -15,7 +13,6 @@ namespace switchyard::serve {
 namespace {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
 
 constexpr size_t kMaxPipelined = size_t{64} << 10;  // of the next request, while one is answered
 constexpr double kLingerSeconds = 2;
@@ -26,22 +23,14 @@ std::chrono::nanoseconds duration(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return out;
-}
-
-std::string_view view(boost::beast::string_view text) { return {text.data(), text.size()}; }
-
 }  // namespace
 
 Session::Session(asio::ip::tcp::socket socket, SessionContext& context)
     : context_(context),
       socket_(std::move(socket)),
       timer_(socket_.get_executor()),
-      stall_timer_(socket_.get_executor()) {
+      stall_timer_(socket_.get_executor()),
+      reader_(context.options.header_bytes, context.options.body_bytes) {
   ErrorCode ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   ++context_.connections;
@@ -54,12 +43,9 @@ Session::~Session() {
 
 void Session::begin_request() {
   phase_ = Phase::reading;
-  request_begun_ = head_seen_ = false;
-  parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(context_.options.header_bytes));
-  parser_->body_limit(context_.options.body_bytes);
-  parser_->eager(false);  // first the head alone
-  if (buffer_.size() > 0) return parse();
+  request_begun_ = false;
+  reader_.begin();
+  if (reader_.buffered() > 0) return parse();
   if (context_.stopping) return close();
   arm(context_.options.idle_s);
   read();
@@ -78,14 +64,14 @@ void Session::read() {
 void Session::on_read(const ErrorCode& error, size_t bytes) {
   if (phase_ == Phase::closed) return;
   if (error) return close();
-  buffer_.commit(asio::buffer_copy(buffer_.prepare(bytes), asio::buffer(inbox_), bytes));
+  reader_.push(inbox_.data(), bytes);
   switch (phase_) {
     case Phase::reading:
       return parse();
     case Phase::busy:
       return read_ahead();
     case Phase::lingering:
-      buffer_.consume(buffer_.size());
+      reader_.drop_buffered();
       return read();
     case Phase::closed:
       return;
@@ -95,60 +81,16 @@ void Session::on_read(const ErrorCode& error, size_t bytes) {
 void Session::parse() {
   if (!request_begun_) arm(context_.options.header_s);
   request_begun_ = true;
-  while (!parser_->is_done() && buffer_.size() > 0) {
-    ErrorCode error;
-    buffer_.consume(parser_->put(buffer_.data(), error));
-    if (error == http::error::need_more) {
-      // Beast bounds the head, but neither the line of a chunk nor the trailers.
-      if (buffer_.size() <= context_.options.header_bytes) break;
-      error = http::error::header_limit;
-    }
-    if (error) return refuse_parse(error);
-    if (!parser_->is_header_done() || head_seen_) continue;
-    head_seen_ = true;
-    on_head();
-    if (phase_ != Phase::reading) return;
+  const bool had_head = reader_.has_head();
+  const RequestReader::State state = reader_.advance();
+  if (state == RequestReader::State::refused) {
+    const RequestReader::Refusal& why = reader_.refusal();
+    return refuse(why.status, why.code, why.message);
   }
-  if (parser_->is_done()) return dispatch();
+  if (state == RequestReader::State::complete) return dispatch();
+  if (!had_head && reader_.has_head()) arm(context_.options.body_s);
+  if (reader_.take_continue()) send(kContinue);
   read();
-}
-
-/// What Beast lets through and we do not: each is a way to smuggle a second request, or cannot be served.
-void Session::on_head() {
-  arm(context_.options.body_s);
-  const auto& head = parser_->get();
-  const auto count = [&](http::field field) { return head.count(field); };
-  if (count(http::field::content_length) > 1 || count(http::field::transfer_encoding) > 1 ||
-      (count(http::field::content_length) > 0 && count(http::field::transfer_encoding) > 0))
-    return refuse(400, "invalid_http", "the length of the body is given more than once");
-  if (count(http::field::transfer_encoding) > 0 &&
-      (head.version() < 11 || lower(view(head[http::field::transfer_encoding])) != "chunked"))
-    return refuse(400, "invalid_http",
-                  "the only transfer encoding that is served is chunked, of HTTP/1.1");
-  if (head.version() != 10 && count(http::field::host) != 1)
-    return refuse(400, "invalid_http", "expected one Host header");
-  if (head.method() == http::verb::post && !parser_->content_length() && !parser_->chunked())
-    return refuse(411, "length_required", "a POST needs Content-Length or chunked encoding");
-  if (count(http::field::content_encoding) > 0 &&
-      lower(view(head[http::field::content_encoding])) != "identity")
-    return refuse(415, "unsupported_media_type", "compressed bodies are not accepted");
-  // Now, since the trailers of a chunked body would join the headers.
-  headers_.clear();
-  for (const auto& field : head)
-    headers_.emplace_back(lower(view(field.name_string())), view(field.value()));
-  keep_alive_ = head.keep_alive();
-  parser_->eager(true);
-  if (lower(view(head[http::field::expect])) == "100-continue" && !parser_->is_done() &&
-      buffer_.size() == 0)
-    send(kContinue);
-}
-
-void Session::refuse_parse(const ErrorCode& error) {
-  if (error == http::error::header_limit || error == http::error::buffer_overflow)
-    return refuse(431, "headers_too_large", "the request line, headers or trailers are too long");
-  if (error == http::error::body_limit)
-    return refuse(413, "body_too_large", "the body is larger than this server takes");
-  refuse(400, "invalid_http", "malformed HTTP: " + error.message());
 }
 
 /// Answers and closes: after a request that was not understood, nothing that follows can be trusted.
@@ -163,22 +105,15 @@ void Session::refuse(int status, std::string_view code, std::string_view message
 }
 
 void Session::dispatch() {
-  auto message = parser_->release();
-  HttpRequest request;
-  request.method = std::string(view(message.method_string()));
-  const auto path = path_of(view(message.target()));
-  if (!path) return refuse(400, "invalid_http", "the request target is not a plain path");
-  request.path = *path;
-  request.headers = std::exchange(headers_, {});
-  request.body = std::move(message.body());
+  HttpRequest request = reader_.take();
   request.received_ns = now_ns();
   phase_ = Phase::busy;
   ++serial_;
   ++context_.active;
   timer_.cancel();
-  is_head_request_ = message.method() == http::verb::head;
-  chunked_ = message.version() >= 11;
-  keep_alive_ = keep_alive_ && !context_.stopping;
+  is_head_request_ = reader_.is_head();
+  chunked_ = reader_.may_chunk();
+  keep_alive_ = reader_.keep_alive() && !context_.stopping;
   response_ended_ = false;
   auto exchange = std::make_shared<SessionExchange>(shared_from_this(), serial_);
   if (context_.never_waits(request.path)) {
@@ -194,7 +129,7 @@ void Session::dispatch() {
 
 /// While an answer is made: the next requests, up to a bound; begin_request() goes on with them.
 void Session::read_ahead() {
-  if (buffer_.size() < kMaxPipelined) read();
+  if (reader_.buffered() < kMaxPipelined) read();
 }
 
 void Session::reply(uint64_t serial, const HttpReply& reply) {
@@ -285,7 +220,7 @@ void Session::end_response() {
 /// A close with unread bytes would make the kernel throw away the answer, so the client's rest is read and dropped.
 void Session::linger() {
   phase_ = Phase::lingering;
-  buffer_.consume(buffer_.size());
+  reader_.drop_buffered();
   ErrorCode ignored;
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
   arm(kLingerSeconds);

@@ -21,6 +21,7 @@
 
 #include "serve/http.h"
 #include "serve/http_text.h"
+#include "serve/request_reader.h"
 
 namespace switchyard::serve {
 
@@ -57,7 +58,6 @@ class Session : public std::enable_shared_from_this<Session> {
 
  private:
   enum class Phase : uint8_t { reading, busy, lingering, closed };
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using ErrorCode = boost::system::error_code;
 
   void begin_request();
@@ -65,8 +65,6 @@ class Session : public std::enable_shared_from_this<Session> {
   void read_ahead();
   void on_read(const ErrorCode& error, size_t bytes);
   void parse();
-  void on_head();
-  void refuse_parse(const ErrorCode& error);
   void refuse(int status, std::string_view code, std::string_view message);
   void dispatch();
   void send(std::string_view text);
@@ -83,13 +81,10 @@ class Session : public std::enable_shared_from_this<Session> {
   SessionContext& context_;
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer timer_, stall_timer_;
-  // What a pending read writes to: buffer_ may be taken from in the meantime, and then moves.
-  std::array<char, size_t{8} << 10> inbox_;
-  boost::beast::flat_buffer buffer_;
-  std::optional<Parser> parser_;
+  std::array<char, size_t{8} << 10> inbox_;  // what a pending read writes to
+  RequestReader reader_;
   Phase phase_ = Phase::reading;
-  bool reading_ = false, request_begun_ = false, head_seen_ = false;
-  Headers headers_;  // of the head, once it is seen
+  bool reading_ = false, request_begun_ = false;
 
   // Of the request that is answered.
   uint64_t serial_ = 0;

@@ -75,7 +75,10 @@ std::string new_id() {
 }
 
 Server::Server(ServerOptions options)
-    : options_(std::move(options)), created_(static_cast<int64_t>(std::time(nullptr))) {}
+    : options_(std::move(options)),
+      service_rate_(std::max(options_.max_running, 1)),
+      limiter_(options_.calls_per_minute, options_.keys.size()),
+      created_(static_cast<int64_t>(std::time(nullptr))) {}
 
 Server::~Server() { http_.reset(); }
 
@@ -102,7 +105,30 @@ void Server::serve(Engine& engine) {
   state_.compare_exchange_strong(loading, State::ready);
 }
 
-void Server::drain() { state_ = State::draining; }
+void Server::drain() {
+  for (State now = state_; now != State::dead;)  // which is for good
+    if (state_.compare_exchange_weak(now, State::draining)) return;
+}
+
+void Server::fail_engine(const std::string& why) {
+  const ApiError error{503, "engine_dead", why, ""};
+  {
+    const std::lock_guard lock(generations_mutex_);
+    if (!stopped_) stopped_ = error;
+    state_ = State::dead;
+  }
+  abort_all(error);
+}
+
+void Server::abort_all(const ApiError& error) {
+  std::vector<std::shared_ptr<Generation>> running;
+  {
+    const std::lock_guard lock(generations_mutex_);
+    for (const auto& weak : generations_)
+      if (auto generation = weak.lock()) running.push_back(std::move(generation));
+  }
+  for (const auto& generation : running) generation->abort(error);
+}
 
 bool Server::wait_drained(double seconds) const {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
@@ -115,11 +141,11 @@ void Server::stop() {
   drain();
   {
     const std::lock_guard lock(generations_mutex_);
-    stopped_ = true;
-    for (const auto& weak : generations_)
-      if (const auto generation = weak.lock()) generation->abort(draining());
+    if (!stopped_) stopped_ = draining();
   }
-  if (Engine* const engine = engine_) (void)engine->wait_idle_for(kIdleSeconds);
+  abort_all(draining());
+  Engine* const engine = engine_;
+  if (engine != nullptr && state_ != State::dead) (void)engine->wait_idle_for(kIdleSeconds);
   http_->stop(kFlushSeconds);
 }
 
@@ -128,12 +154,10 @@ void Server::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange)
   const std::string_view given = arrival.request.header("x-request-id");
   const bool usable = !given.empty() && given.size() <= kMaxRequestId && is_printable(given);
   arrival.id = usable ? std::string(given) : "req-" + new_id();
+  if (options_.cors.is_preflight(arrival.request)) return answer(arrival, Cors::preflight());
   const Route* const route = find_route(arrival);
   if (route == nullptr) return;
-  if (!is_allowed(arrival, *route))
-    return answer(arrival,
-                  ApiError{401, "invalid_api_key",
-                           "expected Authorization: Bearer with a key of this server", ""});
+  if (const auto error = check_caller(arrival, *route)) return answer(arrival, *error);
   if (route->needs == Route::Needs::engine && !check_engine(arrival)) return;
   if (std::string_view(route->method) == "POST" && !is_json_body(arrival.request))
     return answer(arrival, ApiError{415, "unsupported_media_type",
@@ -191,8 +215,12 @@ void Server::answer(Arrival& arrival, HttpReply reply) {
 
 void Server::add_headers(const Arrival& arrival, HttpReply& reply) {
   const double seconds = static_cast<double>(now_ns() - arrival.request.received_ns) * 1e-9;
-  if (reply.status == 429 || reply.status == 503)
-    reply.headers.emplace_back("Retry-After", retry_after());
+  if (reply.status == 429 || reply.status == 503) {
+    const double wait_s = arrival.wait_s > 0 ? arrival.wait_s : service_rate_.wait_s();
+    reply.headers.emplace_back("Retry-After",
+                               fmt::format("{:.0f}", std::clamp(std::ceil(wait_s), 1.0, 60.0)));
+  }
+  options_.cors.allow(arrival.request, reply);
   reply.headers.emplace_back("x-request-id", arrival.id);
   reply.headers.emplace_back("openai-processing-ms", fmt::format("{:.0f}", seconds * 1e3));
   const char* const method = arrival.request.method == "GET"    ? "GET"
@@ -212,18 +240,42 @@ void Server::add_headers(const Arrival& arrival, HttpReply& reply) {
       arrival.id);
 }
 
-bool Server::is_allowed(const Arrival& arrival, const Route& route) const {
-  if (options_.keys.empty() || route.needs == Route::Needs::nothing) return true;
-  if (options_.open_metrics && std::string_view(route.path) == "/metrics") return true;
-  return options_.keys.accepts(arrival.request.header("authorization"));
+/// Who asks, and whether they may now.
+std::optional<ApiError> Server::check_caller(Arrival& arrival, const Route& route) {
+  if (route.needs == Route::Needs::nothing) return std::nullopt;
+  size_t key = 0;
+  const bool open = options_.open_metrics && std::string_view(route.path) == "/metrics";
+  if (!options_.keys.empty() && !open) {
+    const auto found = options_.keys.find(arrival.request.header("authorization"));
+    if (!found)
+      return ApiError{401, "invalid_api_key",
+                      "expected Authorization: Bearer with a key of this server", ""};
+    key = *found;
+  }
+  if (std::string_view(route.method) != "POST") return std::nullopt;
+  arrival.wait_s = limiter_.take(key, now_ns());
+  if (arrival.wait_s == 0) return std::nullopt;
+  return ApiError{429, "rate_limited",
+                  fmt::format("more than {:g} calls a minute with this key: try again later",
+                              options_.calls_per_minute),
+                  ""};
+}
+
+std::optional<ApiError> Server::check_alive() const {
+  if (state_ != State::dead) return std::nullopt;
+  const std::lock_guard lock(generations_mutex_);
+  return stopped_;
 }
 
 bool Server::check_engine(Arrival& arrival) {
   const State state = state_;
   if (state == State::ready) return true;
-  answer(arrival, state == State::loading
-                      ? ApiError{503, "model_loading", "the model is still being loaded", ""}
-                      : draining());
+  if (const auto dead = check_alive())
+    answer(arrival, *dead);
+  else
+    answer(arrival, state == State::loading
+                        ? ApiError{503, "model_loading", "the model is still being loaded", ""}
+                        : draining());
   return false;
 }
 
@@ -234,25 +286,17 @@ std::shared_ptr<void> Server::take_place(int64_t choices) {
     return nullptr;
   }
   ++calls_;
-  const int64_t start_ns = now_ns();
-  return std::shared_ptr<void>(&choices_, [this, choices, start_ns](void*) {
-    const double seconds = static_cast<double>(now_ns() - start_ns) * 1e-9;
-    mean_call_s_ = 0.9 * mean_call_s_ + 0.1 * seconds;  // a lost update does no harm
+  service_rate_.change(choices, now_ns());
+  return std::shared_ptr<void>(&choices_, [this, choices](void*) {
+    service_rate_.change(-choices, now_ns());
     choices_ -= choices;
     --calls_;
   });
 }
 
-/// Seconds until those who wait now have had their turn, at the speed of the last calls.
-std::string Server::retry_after() const {
-  const double rounds =
-      static_cast<double>(choices_.load()) / static_cast<double>(std::max(options_.max_running, 1));
-  return fmt::format("{:.0f}", std::clamp(std::ceil(rounds * mean_call_s_), 1.0, 60.0));
-}
-
 bool Server::remember(const std::shared_ptr<Generation>& generation) {
   const std::lock_guard lock(generations_mutex_);
-  if (stopped_) return false;
+  if (stopped_) return false;  // check_alive() or draining() tell why
   std::erase_if(generations_, [](const auto& known) { return known.expired(); });
   generations_.push_back(generation);
   return true;

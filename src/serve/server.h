@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Server: OpenAI's endpoints before one engine, and its life: loading -> ready -> draining -> stopped.
+// Server: OpenAI's endpoints before one engine, and its life: loading -> ready -> draining -> stopped, or dead when
+// its engine is.
 //
 // It listens before the model is loaded, so that /live and /health can say what is going on. The engine is lent: it must
 // outlive every call, so the order at the end is stop(), engine, server.
@@ -17,8 +18,11 @@
 #include "base/metrics.h"
 #include "serve/api_key.h"
 #include "serve/call.h"
+#include "serve/cors.h"
 #include "serve/generation.h"
 #include "serve/http.h"
+#include "serve/rate_limiter.h"
+#include "serve/service_rate.h"
 
 namespace switchyard::serve {
 
@@ -32,6 +36,8 @@ struct ServerOptions {
   int64_t max_choices = 272;
   int max_running = 16;          ///< of these, how many run in one step; for Retry-After
   double request_timeout_s = 0;  ///< 0: none
+  double calls_per_minute = 0;   ///< of each key; 0: no limit
+  Cors cors;                     ///< nobody, unless named
 };
 
 class Server {
@@ -48,13 +54,15 @@ class Server {
   int64_t in_flight() const noexcept { return calls_.load(); }
   /// False when some are left after that time.
   bool wait_drained(double seconds) const;
+  /// The engine is dead: every call ends with that error, and /live and /health say so from now on. Any thread.
+  void fail_engine(const std::string& why);
   /// Ends what is left with an error, lets the answers out, and closes.
   void stop();
 
   uint16_t port() const { return http_->port(); }
 
  private:
-  enum class State : uint8_t { loading, ready, draining };
+  enum class State : uint8_t { loading, ready, draining, dead };
   struct Arrival;  // a request and its way back
   using Handler = void (Server::*)(Arrival&);
   struct Route {
@@ -73,8 +81,10 @@ class Server {
   void add_headers(const Arrival& arrival, HttpReply& reply);
   HttpReply http_refusal(const ApiError& error);
   static bool never_waits(std::string_view path);
-  bool is_allowed(const Arrival& arrival, const Route& route) const;
+  std::optional<ApiError> check_caller(Arrival& arrival, const Route& route);
+  std::optional<ApiError> check_alive() const;
   bool check_engine(Arrival& arrival);
+  void abort_all(const ApiError& error);
   std::optional<ApiError> check_model(const std::string& name) const;
 
   std::optional<ApiError> check_fields(const Json& json, Endpoint like, std::string_view own) const;
@@ -93,7 +103,6 @@ class Server {
   void complete(Arrival& arrival, Endpoint endpoint);
 
   std::shared_ptr<void> take_place(int64_t choices);
-  std::string retry_after() const;
   /// Makes stop() know it; false when that has been already.
   bool remember(const std::shared_ptr<Generation>& generation);
 
@@ -101,10 +110,11 @@ class Server {
   std::atomic<Engine*> engine_{nullptr};
   std::atomic<State> state_{State::loading};
   std::atomic<int64_t> calls_{0}, choices_{0};
-  std::atomic<double> mean_call_s_{1};  // over the last calls, roughly
-  std::mutex generations_mutex_;
+  ServiceRate service_rate_;
+  RateLimiter limiter_;
+  mutable std::mutex generations_mutex_;
   std::vector<std::weak_ptr<Generation>> generations_;
-  bool stopped_ = false;  // under generations_mutex_: no more of them
+  std::optional<ApiError> stopped_;  // under generations_mutex_: no more of them, and why
   MetricRegistry registry_;
   const int64_t created_;             // seconds since 1970
   std::unique_ptr<HttpServer> http_;  // last: its threads use all of the above

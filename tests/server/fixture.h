@@ -38,6 +38,10 @@ class ScriptedEngine final : public Engine {
   void wait_idle() override {}
   bool wait_idle_for(double) override { return true; }
   void drain() override {}
+  EngineHealth health() const override {
+    const std::lock_guard lock(mutex_);
+    return health_;
+  }
   Result<std::vector<int32_t>> tokenize(const Request& request) const override;
   Result<std::string> detokenize(std::span<const int32_t> tokens) const override;
   const ModelSummary& summary() const override { return summary_; }
@@ -60,6 +64,11 @@ class ScriptedEngine final : public Engine {
   void emit(RequestId id, const std::string& text, FinishReason finish = FinishReason::none);
   void fail_step(RequestId id, const std::string& why);
 
+  void set_health(const EngineHealth& health) {
+    const std::lock_guard lock(mutex_);
+    health_ = health;
+  }
+
   std::function<void()> when_tokenizing;
   std::function<void()> when_defaults_are_asked;  ///< by a call that is let in and not yet parsed
 
@@ -67,7 +76,8 @@ class ScriptedEngine final : public Engine {
   void send(const Event& event);
 
   ModelSummary summary_;
-  std::mutex mutex_;
+  EngineHealth health_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<RequestId, std::function<void(const Event&)>> sinks_;
   std::map<RequestId, Request> requests_;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // HTTP itself: malformed requests get an answer with an error object, or a closed connection, and the server goes on.
+#include <atomic>
+#include <chrono>
 #include <future>
+#include <ostream>
 #include <thread>
 
 #include <fmt/format.h>
@@ -17,72 +20,146 @@ struct Malformed {
   std::string bytes;
   int status;
 };
+void PrintTo(const Malformed& malformed, std::ostream* out) { *out << malformed.name; }
 
 std::string head(const std::string& lines) {
   return "POST /v1/completions HTTP/1.1\r\n" + lines + "\r\n";
 }
 
 const Malformed kMalformed[] = {
-    {"both lengths", head("Host: a\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n"), 400},
-    {"both, the other way", head("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n"),
+    {"both_lengths", head("Host: a\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n"), 400},
+    {"both_the_other_way", head("Host: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n"),
      400},
-    {"two lengths", head("Host: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n") + "{}", 400},
-    {"two unequal lengths", head("Host: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n") + "{}",
+    {"two_lengths", head("Host: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n") + "{}", 400},
+    {"two_unequal_lengths", head("Host: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n") + "{}",
      400},
-    {"negative length", head("Host: a\r\nContent-Length: -1\r\n"), 400},
-    {"a length that is none", head("Host: a\r\nContent-Length: 0x10\r\n"), 400},
-    {"unknown encoding", head("Host: a\r\nTransfer-Encoding: gzip\r\n"), 400},
-    {"an encoding before chunked",
+    {"negative_length", head("Host: a\r\nContent-Length: -1\r\n"), 400},
+    {"a_length_that_is_none", head("Host: a\r\nContent-Length: 0x10\r\n"), 400},
+    {"unknown_encoding", head("Host: a\r\nTransfer-Encoding: gzip\r\n"), 400},
+    {"an_encoding_before_chunked",
      "GET /live HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400},
-    {"chunked in an old version",
+    {"chunked_in_an_old_version",
      "GET /live HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
-    {"bare line feeds", "GET /live HTTP/1.1\nHost: a\n\n\r\n\r\n", 400},
-    {"NUL in a header", std::string("GET /live HTTP/1.1\r\nHost: a\0b\r\n\r\n", 34), 400},
-    {"no Host", "GET /live HTTP/1.1\r\n\r\n", 400},
-    {"two Hosts", "GET /live HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
-    {"absolute target", "GET http://a/live HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-    {"authority target", "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"bare_line_feeds", "GET /live HTTP/1.1\nHost: a\n\n\r\n\r\n", 400},
+    {"NUL_in_a_header", std::string("GET /live HTTP/1.1\r\nHost: a\0b\r\n\r\n", 34), 400},
+    {"no_Host", "GET /live HTTP/1.1\r\n\r\n", 400},
+    {"two_Hosts", "GET /live HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
+    {"absolute_target", "GET http://a/live HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"authority_target", "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
     {"dots", "GET /v1/../live HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-    {"escaped dots", "GET /v1/%2e%2e/live HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-    {"escaped NUL", "GET /live%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
-    {"broken escape", "GET /live%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"escaped_dots", "GET /v1/%2e%2e/live HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"escaped_NUL", "GET /live%00 HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+    {"broken_escape", "GET /live%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400},
     {"version", "GET /live HTTP/3.7\r\nHost: a\r\n\r\n", 400},
-    {"not HTTP", "\x16\x03\x01\x02\r\n\r\n", 400},
-    {"no length", "POST /v1/completions HTTP/1.1\r\nHost: a\r\n\r\n", 411},
-    {"huge length", head("Host: a\r\nContent-Length: 99999999999\r\n"), 413},
-    {"huge chunk", head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "fffffffff\r\n", 413},
-    {"broken chunk", head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "zz\r\n{}\r\n", 400},
-    {"endless chunk line",
+    {"not_HTTP", "\x16\x03\x01\x02\r\n\r\n", 400},
+    {"no_length", "POST /v1/completions HTTP/1.1\r\nHost: a\r\n\r\n", 411},
+    {"huge_length", head("Host: a\r\nContent-Length: 99999999999\r\n"), 413},
+    {"huge_chunk", head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "fffffffff\r\n", 413},
+    {"broken_chunk", head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "zz\r\n{}\r\n", 400},
+    {"endless_chunk_line",
      head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "1;" + std::string(9000, 'a'), 431},
-    {"endless trailers",
+    {"endless_trailers",
      head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "0\r\nX: " + std::string(9000, 'a'), 431},
     {"compressed", head("Host: a\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n") + "{}", 415},
-    {"long header", "GET /live HTTP/1.1\r\nHost: a\r\nX: " + std::string(9000, 'x') + "\r\n\r\n",
+    {"long_header", "GET /live HTTP/1.1\r\nHost: a\r\nX: " + std::string(9000, 'x') + "\r\n\r\n",
      431},
-    {"long target", "GET /" + std::string(9000, 'x') + " HTTP/1.1\r\nHost: a\r\n\r\n", 431},
+    {"long_target", "GET /" + std::string(9000, 'x') + " HTTP/1.1\r\nHost: a\r\n\r\n", 431},
     {"form",
      "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: "
      "2\r\n\r\n{}",
      415},
+    {"space_before_the_colon", "GET /live HTTP/1.1\r\nHost : a\r\n\r\n", 400},
+    {"space_in_a_name", "GET /live HTTP/1.1\r\nHost: a\r\nX Y: b\r\n\r\n", 400},
+    {"no_version", "GET /live\r\n\r\n", 400},
+    {"two_hosts_in_one", "GET /live HTTP/1.1\r\nHost: a\r\nhOST: a\r\n\r\n", 400},
+    {"plus_in_a_length", head("Host: a\r\nContent-Length: +2\r\n") + "{}", 400},
+    {"list_of_lengths", head("Host: a\r\nContent-Length: 2, 2\r\n") + "{}", 400},
+    {"chunked_twice", head("Host: a\r\nTransfer-Encoding: chunked, chunked\r\n") + "0\r\n\r\n",
+     400},
+    {"negative_chunk", head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "-1\r\n{}\r\n", 400},
+    {"chunk_size_beyond_64_bits",
+     head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "10000000000000000\r\n", 400},
+    {"byte_order_mark", post_text("/v1/completions", "\xEF\xBB\xBF{\"prompt\":\"a\"}"), 400},
+    {"invalid_utf8", post_text("/v1/completions", "{\"prompt\":\"\xFF\"}"), 400},
+    {"duplicate_keys", post_text("/v1/completions", R"({"prompt":"a","prompt":"b"})"), 400},
+    {"lone_surrogate", post_text("/v1/completions", R"({"prompt":"\ud800"})"), 400},
+    {"nul_in_a_text", post_text("/v1/completions", std::string("{\"prompt\":\"a\0\"}", 15)), 400},
 };
 
-TEST(Http, MalformedRequestsGetAnErrorObjectAndTheServerGoesOn) {
+class HttpMalformed : public ::testing::TestWithParam<Malformed> {};
+
+TEST_P(HttpMalformed, GetsAnErrorObjectAndTheServerGoesOn) {
+  const Malformed& malformed = GetParam();
   ScriptedEngine engine;
   RunningServer running(&engine);
-  for (const Malformed& malformed : kMalformed) {
-    Client client(running.port());
-    client.send(malformed.bytes);
-    const Response response = client.read_response();
-    EXPECT_EQ(response.status, malformed.status) << malformed.name << ": " << response.body;
-    if (response.status == 0) continue;
-    EXPECT_NE(response.error_code(), "") << malformed.name;
-    EXPECT_TRUE(response.headers.contains("x-request-id")) << malformed.name;
-    EXPECT_TRUE(response.headers.contains("openai-processing-ms")) << malformed.name;
-  }
+  Client client(running.port());
+  client.send(malformed.bytes);
+  const Response response = client.read_response();
+  ASSERT_EQ(response.status, malformed.status) << response.body;
+  EXPECT_NE(response.error_code(), "");
+  EXPECT_TRUE(response.headers.contains("x-request-id"));
+  EXPECT_TRUE(response.headers.contains("openai-processing-ms"));
   EXPECT_EQ(engine.submitted(), 0u);
-  const std::string count =
-      R"(switchyard_http_requests_total{route="unmatched",method="other",code="411"} 1)";
+  const std::string count = fmt::format(R"(,code="{}"}} 1)", malformed.status);
   EXPECT_NE(get(running.port(), "/metrics").body.find(count), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Classes, HttpMalformed, ::testing::ValuesIn(kMalformed),
+                         [](const auto& of) { return std::string(of.param.name); });
+
+TEST(Http, AFoldedHeaderIsOneLine) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  const Response response = get(running.port(), "/live", "X-Request-Id: one\r\n two\r\n");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.headers.at("x-request-id"), "one two") << "RFC 9112, 5.2";
+}
+
+TEST(Http, AnEscapedSlashIsPartOfAName) {
+  ScriptedEngine engine;
+  serve::ServerOptions options;
+  options.served_names = {"org/model"};
+  RunningServer running(&engine, options);
+  EXPECT_EQ(get(running.port(), "/v1/models/org%2Fmodel").status, 200);
+  EXPECT_EQ(get(running.port(), "/v1%2Fmodels").status, 200) << "there is one path, decoded once";
+  EXPECT_EQ(get(running.port(), "/v1/models/org%252Fmodel").status, 404) << "and no second time";
+}
+
+TEST(Http, ThoseWhoLeaveInTheMiddleOfARequestLeaveNothing) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  const std::string whole = post_text("/v1/completions", R"({"prompt":"a"})");
+  for (size_t size = 1; size < whole.size(); size += 7) {
+    Client client(running.port());
+    client.send(std::string_view(whole).substr(0, size));
+  }
+  const std::string one = R"(switchyard_http_connections{state="active"} 1)";
+  const std::string none = R"(switchyard_http_connections{state="idle"} 0)";
+  std::string metrics;
+  for (int i = 0; i < 200 && metrics.find(none) == std::string::npos; ++i)
+    metrics = get(running.port(), "/metrics").body;
+  EXPECT_NE(metrics.find(none), std::string::npos);
+  EXPECT_NE(metrics.find(one), std::string::npos) << "who asks for the metrics";
+  EXPECT_EQ(engine.submitted(), 0u);
+}
+
+TEST(Http, AChunkWithoutAnEndRunsOutOfTime) {
+  ScriptedEngine engine;
+  serve::ServerOptions options;
+  options.http.body_s = 0.3;
+  RunningServer running(&engine, options);
+  Client client(running.port());
+  client.send(head("Host: a\r\nTransfer-Encoding: chunked\r\n") + "100000\r\n");
+  std::atomic<bool> over{false};
+  std::thread drips([&] {  // a byte now and then does not prolong the time
+    while (!over) {
+      client.send(" ");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  EXPECT_EQ(client.read_response().status, 408);
+  over = true;
+  drips.join();
 }
 
 TEST(Http, ABodyThatIsTooLargeIsRefusedByItsAnnouncementAndByItsSize) {

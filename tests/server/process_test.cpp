@@ -124,6 +124,40 @@ TEST(Process, AnEmptyKeyInTheEnvironmentDoesNotOpenTheServer) {
   EXPECT_EQ(program.wait(), 2);
 }
 
+/// Memory-1 (vllm#15182): what does not fit is refused before any weight is read.
+TEST(Process, WhatDoesNotFitHasItsExitCode) {
+  auto arguments = serve_demo();
+  arguments.insert(arguments.end(), {"--kv-cache-size", "100000gb"});
+  Program program(arguments);
+  EXPECT_EQ(program.wait_port(), 0);
+  EXPECT_NE(program.log().find("does not fit"), std::string::npos) << program.log();
+  EXPECT_EQ(program.wait(), 5);
+}
+
+/// vllm#40926: a step that hangs. Here one of seconds, for a watchdog that allows it a hundredth: it looks four times a second.
+TEST(Process, AnEngineThatDoesNotGetOnEndsItWithFailureAndEveryCallIsTold) {
+  auto arguments = serve_demo();
+  arguments.insert(arguments.end(),
+                   {"--max-step-tokens", "32768", "--no-prefix-cache", "--stall-timeout", "0.01"});
+  Program program(arguments);
+  const uint16_t port = program.wait_port();
+  ASSERT_NE(port, 0) << program.log();
+  std::string prompt = "[5";
+  for (int i = 1; i < 2000; ++i) prompt += fmt::format(",{}", 5 + i % 300);
+  prompt += ']';
+  std::string prompts = prompt;
+  for (int i = 1; i < 16; ++i) prompts += "," + prompt;
+  const std::string call = "{\"prompt\":[" + prompts + "],\"max_tokens\":4,\"stream\":";
+  Client stream(port), whole(port);
+  stream.send(post_text("/v1/completions", call + "true}"));
+  whole.send(post_text("/v1/completions", call + "false}"));
+  EXPECT_NE(stream.read_response().body.find(R"("code":"engine_dead")"), std::string::npos);
+  EXPECT_EQ(whole.read_response().error_code(), "engine_dead");
+  stream.close();
+  whole.close();
+  EXPECT_EQ(program.wait(), 1);
+}
+
 TEST(Process, AnAddressInUseHasItsExitCode) {
   Program first(serve_demo());
   const uint16_t port = first.wait_port();
