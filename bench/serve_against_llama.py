@@ -57,7 +57,7 @@ def measure(args: argparse.Namespace, model: str, engine: str, command: list, ro
     for row in rows:
         if row["failed"] or row["turned_away"]:
             raise SystemExit(f"{engine}, {model}, {row['concurrency']} clients: {row['failures']}")
-    return [{"engine": engine, "model": model, "round": round_number, **row} for row in rows]
+    return [{**row, "engine": engine, "model": model, "round": round_number} for row in rows]
 
 
 def vocabulary(model: str) -> int:

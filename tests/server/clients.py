@@ -106,8 +106,8 @@ def wrk(run: Run) -> tuple[str, str]:
     probes = run.say(["wrk", "-t1", "-c32", "-d3s", f"{run.server.url}/health"])
     calls = run.say(["wrk", "-t1", "-c16", "-d3s", "-s", script, f"{run.server.url}/v1/completions"])
     assert "Non-2xx" not in probes + calls and "Socket errors" not in probes + calls, probes + calls
-    rates = [first(r"Requests/sec:\s+(\S+)", said) for said in (probes, calls)]
-    return version, f"/health {rates[0]}/s on 32 connections, completions {rates[1]}/s on 16; no errors"
+    counts = [first(r"(\d+) requests in", said) for said in (probes, calls)]
+    return version, f"{counts[0]} of /health on 32 connections, {counts[1]} completions on 16, in 3 s each; no errors"
 
 
 def hey(run: Run) -> tuple[str, str]:
@@ -156,10 +156,12 @@ def langchain(run: Run) -> tuple[str, str]:
 
 def guidellm(run: Run) -> tuple[str, str]:
     version = run.package("guidellm")
-    said = run.say([run.tool("guidellm"), "benchmark", "--target", run.server.url, "--rate-type", "concurrent", "--rate", "2",
-                    "--max-requests", "16", "--data", "prompt_tokens=32,output_tokens=16", "--processor", ROOT / "models/demo",
-                    "--output-path", run.folder / "guidellm.json"])
-    return version, guidellm_result(json.loads((run.folder / "guidellm.json").read_text()), said)
+    out = run.folder / "guidellm.json"
+    said = run.say([run.tool("guidellm"), "run", "--backend", f"kind=openai_http,target={run.server.url}", "--profile",
+                    "kind=concurrent,streams=2", "--constraint", "kind=max_requests,count=16", "--tokenizer",
+                    f"kind=huggingface_auto,model={ROOT / 'models/demo'}", "--data",
+                    "kind=synthetic_text,prompt_tokens=32,output_tokens=16", "--output", f"kind=json,path={out}", "--disable-progress"])
+    return version, guidellm_result(json.loads(out.read_text()), said)
 
 
 def guidellm_result(report: dict, said: str) -> str:
