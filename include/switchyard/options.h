@@ -12,6 +12,9 @@ namespace switchyard {
 /// The arithmetic of weights and activations.
 enum class Precision : unsigned char { f32, bf16 };
 
+/// How far /metrics goes into routing: sums over the layers, each layer, also every expert, or of each layer the busiest.
+enum class MetricDetail : unsigned char { off, layer, expert, top };
+
 /// What a load is doing, for a progress bar.
 struct LoadProgress {
   const char* stage = "";  ///< "mapping", "packing experts", ...
@@ -43,11 +46,15 @@ struct EngineOptions {
   std::string overflow = "drop_lowest";    ///< which picks do not fit: drop_lowest, drop_last
   std::string capacity_rounding = "ceil";  ///< ceil, floor, gshard or tutel (src/moe/capacity.cpp)
   bool profile = false;                    ///< sum the time of every phase
-  int64_t trace_events = 0;  ///< keep this many zone events for a Chrome trace; 0: none
+  MetricDetail metric_detail = MetricDetail::layer;
+  int metric_top_experts = 8;  ///< of each layer, for MetricDetail::top
+  int64_t trace_events = 0;    ///< keep this many zone events for a Chrome trace; 0: none
   /// The routing of every step, called from the loop thread when the step is done. With routed_picks
   /// it holds all picks of all tokens, else counts alone. Tokens from the prefix cache are in no step.
   std::function<void(const RoutedStep&)> on_routed_step;
   bool routed_picks = false;
+  /// Asked by the loop thread before each step; what says no is not gathered. Empty: always.
+  std::function<bool()> wants_routed_step;
   std::function<void(const LoadProgress&)> on_progress;  ///< called from the loading thread
 };
 

@@ -77,9 +77,11 @@ void append_value(std::string& out, std::string_view name, const Labels& labels,
   fmt::format_to(std::back_inserter(out), "{}\n", c.value());
 }
 
-void append_value(std::string& out, std::string_view name, const Labels& labels, const Gauge& g) {
+/// Of a gauge or a counter of fractions.
+template <class Metric>
+void append_value(std::string& out, std::string_view name, const Labels& labels, const Metric& m) {
   append_series(out, name, "", labels);
-  append_number(out, g.value());
+  append_number(out, m.value());
   out += '\n';
 }
 
@@ -100,9 +102,9 @@ void append_value(std::string& out, std::string_view name, const Labels& labels,
 }
 
 // In the order of the variant below.
-constexpr std::string_view kKindNames[] = {"counter", "gauge", "histogram"};
-using Value =
-    std::variant<std::unique_ptr<Counter>, std::unique_ptr<Gauge>, std::unique_ptr<Histogram>>;
+constexpr std::string_view kKindNames[] = {"counter", "gauge", "histogram", "counter"};
+using Value = std::variant<std::unique_ptr<Counter>, std::unique_ptr<Gauge>,
+                           std::unique_ptr<Histogram>, std::unique_ptr<FloatCounter>>;
 
 struct Series {
   Labels labels;
@@ -117,7 +119,7 @@ struct Family {
 
 void check_name(std::string_view name, size_t kind, const Labels& labels) {
   SWITCHYARD_CHECK(is_name(name), "metric name \"{}\"", name);
-  SWITCHYARD_CHECK((kind == 0) == name.ends_with("_total"),
+  SWITCHYARD_CHECK((kKindNames[kind] == "counter") == name.ends_with("_total"),
                    "{}: counters, and they alone, end in _total", name);
   for (const std::string_view suffix : {"_bucket", "_count", "_sum"}) {
     SWITCHYARD_CHECK(!name.ends_with(suffix), "{}: the suffix belongs to histograms", name);
@@ -194,6 +196,11 @@ MetricRegistry::~MetricRegistry() = default;
 Counter& MetricRegistry::counter(std::string_view name, std::string_view help,
                                  const Labels& labels) {
   return impl_->find_or_add<Counter, 0>(name, help, labels);
+}
+
+FloatCounter& MetricRegistry::float_counter(std::string_view name, std::string_view help,
+                                            const Labels& labels) {
+  return impl_->find_or_add<FloatCounter, 3>(name, help, labels);
 }
 
 Gauge& MetricRegistry::gauge(std::string_view name, std::string_view help, const Labels& labels) {

@@ -24,6 +24,16 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
+/// A counter of what is no whole number, such as seconds.
+class FloatCounter {
+ public:
+  void add(double amount) noexcept { value_.fetch_add(amount, std::memory_order_relaxed); }
+  double value() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<double> value_{0};
+};
+
 class Gauge {
  public:
   void set(double v) noexcept { value_.store(v, std::memory_order_relaxed); }
@@ -61,6 +71,8 @@ class MetricRegistry {
 
   /// Registers (or finds) a series. One name has one kind and one help text (checked).
   Counter& counter(std::string_view name, std::string_view help, const Labels& labels = {});
+  FloatCounter& float_counter(std::string_view name, std::string_view help,
+                              const Labels& labels = {});
   Gauge& gauge(std::string_view name, std::string_view help, const Labels& labels = {});
   Histogram& histogram(std::string_view name, std::string_view help,
                        const std::vector<double>& bounds, const Labels& labels = {});

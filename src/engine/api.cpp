@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/trace.h"
+#include "engine/expert_metrics.h"
 #include "engine/generation_config.h"
 #include "engine/host_memory.h"
 #include "engine/loop.h"
@@ -129,7 +130,9 @@ engine::LoopOptions loop_options(const EngineOptions& options, const engine::Mem
   loop.experts = experts_of(folder.config);
   loop.capacity_factor = options.capacity_factor;
   loop.eos_ids = folder.defaults.eos_ids;
+  loop.metric_detail = options.metric_detail;
   loop.routing_sink = options.on_routed_step;
+  loop.wants_routing = options.wants_routed_step;
   if (options.routed_picks) loop.routing_detail = engine::RoutingDetail::picks;
   return loop;
 }
@@ -168,7 +171,11 @@ class OpenedEngine final : public Engine {
   void reset_stats() override;
   void set_profile(bool on) override { tracer_.enable_sums(on); }
   std::string chrome_trace() const override { return tracer_.chrome_trace(); }
-  std::string metrics_text() const override { return metrics_.prometheus_text(); }
+  std::string metrics_text() const override {
+    return metrics_.prometheus_text() + engine::expert_metrics_text(loop_->statistics(),
+                                                                    options_.metric_detail,
+                                                                    options_.metric_top_experts);
+  }
 
  private:
   EngineOptions options_;

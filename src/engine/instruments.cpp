@@ -41,33 +41,38 @@ Instruments::ByStage Instruments::by_stage(MetricRegistry& registry, const char*
   return histograms;
 }
 
-Instruments::LayerSeries Instruments::layer_series(MetricRegistry& registry, int layer) {
+Instruments::LayerSeries Instruments::layer_series(MetricRegistry& registry, int layer,
+                                                   MetricDetail detail) {
   LayerSeries series;
-  const std::string name = std::to_string(layer);
+  // Without it, the layers find each other's counters.
+  Labels by_layer;
+  if (detail != MetricDetail::off) by_layer.emplace_back("layer", std::to_string(layer));
   for (size_t stage = 0; stage < kNumStages; ++stage) {
+    Labels labels = by_layer;
+    labels.emplace_back("stage", kStageNames[stage]);
     series.routed[stage] = &registry.counter(
         "switchyard_routed_assignments_total",
-        "Token to expert assignments before any drop, by MoE layer and kind of step",
-        {{"layer", name}, {"stage", kStageNames[stage]}});
-    series.dropped[stage] =
-        &registry.counter("switchyard_dropped_assignments_total",
-                          "Assignments without an expert, by MoE layer, kind of step and reason",
-                          {{"layer", name}, {"stage", kStageNames[stage]}, {"reason", "capacity"}});
+        "Token to expert assignments before any drop, by MoE layer and kind of step", labels);
+    labels.emplace_back("reason", "capacity");
+    series.dropped[stage] = &registry.counter(
+        "switchyard_dropped_assignments_total",
+        "Assignments without an expert, by MoE layer, kind of step and reason", labels);
   }
   series.unrouted =
       &registry.counter("switchyard_unrouted_tokens_total",
                         "Tokens that a MoE layer's experts all turned away, by layer: they passed "
                         "by on the residual stream",
-                        {{"layer", name}});
+                        by_layer);
+  if (detail == MetricDetail::off) return series;
   series.imbalance =
       &registry.gauge("switchyard_layer_load_imbalance_ratio",
                       "Hottest expert over the mean before any drop, by MoE layer, over about 32 "
                       "steps; 1 is even",
-                      {{"layer", name}});
+                      by_layer);
   return series;
 }
 
-Instruments::Instruments(MetricRegistry& r, int num_moe_layers)
+Instruments::Instruments(MetricRegistry& r, int num_moe_layers, MetricDetail detail)
     : running_(r.gauge("switchyard_requests_running", "Requests that take part in steps")),
       waiting_capacity_(r.gauge("switchyard_requests_waiting", "Requests that wait, by reason",
                                 {{"reason", "capacity"}})),
@@ -149,7 +154,16 @@ Instruments::Instruments(MetricRegistry& r, int num_moe_layers)
     expired_[i] = &r.counter("switchyard_deadlines_missed_total",
                              "Requests that ended because their time was over, by deadline",
                              {{"deadline", kDeadlines[i]}});
-  for (int layer = 0; layer < num_moe_layers; ++layer) layers_.push_back(layer_series(r, layer));
+  for (int layer = 0; layer < num_moe_layers; ++layer)
+    layers_.push_back(layer_series(r, layer, detail));
+  for (size_t stage = 0; stage < kNumStages; ++stage)
+    for (size_t zone = 0; zone < kNumZones; ++zone)
+      phases_[stage][zone] =
+          &r.float_counter("switchyard_phase_seconds_total",
+                           "Wall time of the phases of steps, by phase and kind of step; only "
+                           "while they are profiled",
+                           {{"phase", std::string(zone_name(static_cast<Zone>(zone)))},
+                            {"stage", kStageNames[stage]}});
 }
 
 void Instruments::on_token(const Live& live, int64_t previous_ns, int64_t now_ns) {
@@ -195,8 +209,16 @@ void Instruments::on_step(const schedule::Decision& decision, double step_s,
     catch_up(*series.routed[stage], statistics.layer_picks(layer), series.seen_routed);
     catch_up(*series.dropped[stage], statistics.layer_dropped(layer), series.seen_dropped);
     catch_up(*series.unrouted, statistics.layer_unrouted(layer), series.seen_unrouted);
-    series.imbalance->set(statistics.recent_imbalance(layer));
+    if (series.imbalance != nullptr) series.imbalance->set(statistics.recent_imbalance(layer));
   }
+}
+
+void Instruments::on_phases(Stage stage, const ZoneTimes& times) {
+  for (size_t zone = 0; zone < kNumZones; ++zone) {
+    const double more = times.seconds[zone] - seen_phases_.seconds[zone];
+    if (more > 0) phases_[static_cast<size_t>(stage)][zone]->add(more);
+  }
+  seen_phases_ = times;
 }
 
 void Instruments::on_counts(const schedule::Counts& counts, const schedule::Limits& limits) {

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "switchyard/options.h"
 #include "switchyard/routing.h"
 
 #include "base/metrics.h"
+#include "base/trace.h"
 #include "engine/live.h"
 #include "engine/statistics.h"
 #include "schedule/scheduler.h"
@@ -26,7 +28,9 @@ enum class Refusal : uint8_t { queue_full, queue_tokens, draining };
 
 class Instruments {
  public:
-  Instruments(MetricRegistry& registry, int num_moe_layers);
+  /// Below MetricDetail::layer all layers share their series, and have no imbalance.
+  Instruments(MetricRegistry& registry, int num_moe_layers,
+              MetricDetail detail = MetricDetail::layer);
 
   /// A token has come: the previous one at previous_ns, or none when 0.
   void on_token(const Live& live, int64_t previous_ns, int64_t now_ns);
@@ -38,6 +42,8 @@ class Instruments {
   void on_expiry(schedule::Deadline deadline) { expired_[static_cast<size_t>(deadline)]->add(); }
   void on_step(const schedule::Decision& decision, double seconds, const StepRouting& routing,
                const Statistics& statistics);
+  /// Seconds by phase so far, after a step of that kind.
+  void on_phases(Stage stage, const ZoneTimes& times);
   /// After every turn, also one without a step.
   void on_counts(const schedule::Counts& counts, const schedule::Limits& limits);
 
@@ -46,12 +52,12 @@ class Instruments {
   struct LayerSeries {
     std::array<Counter*, kNumStages> routed{}, dropped{};
     Counter* unrouted = nullptr;
-    Gauge* imbalance = nullptr;
+    Gauge* imbalance = nullptr;  // null: nobody wants it by layer
     uint64_t seen_routed = 0, seen_dropped = 0, seen_unrouted = 0;  // when last asked
   };
   static ByStage by_stage(MetricRegistry& registry, const char* name, const char* help,
                           const std::vector<double>& bounds);
-  static LayerSeries layer_series(MetricRegistry& registry, int layer);
+  static LayerSeries layer_series(MetricRegistry& registry, int layer, MetricDetail detail);
 
   Gauge &running_, &waiting_capacity_, &waiting_kv_blocks_;
   std::array<Counter*, 4> finished_{};  // stop, length, cancelled, error
@@ -69,7 +75,9 @@ class Instruments {
   ByStage step_imbalance_, step_experts_;
   Counter &non_finite_, &non_finite_router_;
   std::vector<LayerSeries> layers_;  // [MoE layers]
-  schedule::Counts seen_;            // when last asked
+  std::array<std::array<FloatCounter*, kNumZones>, kNumStages> phases_{};
+  ZoneTimes seen_phases_;  // when last asked
+  schedule::Counts seen_;  // when last asked
   uint64_t seen_unusable_ = 0;
 };
 

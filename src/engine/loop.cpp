@@ -52,7 +52,7 @@ EngineLoop::EngineLoop(ModelPort& model, const text::Tokenizer& tokenizer,
       sampler_(options.vocab, options.limits.max_sequences, pool),
       constraints_(tokenizer, options.vocab, options.eos_ids),
       statistics_(options.experts, options.capacity_factor),
-      instruments_(metrics, static_cast<int>(options.experts.size())) {
+      instruments_(metrics, static_cast<int>(options.experts.size()), options.metric_detail) {
   const auto most = static_cast<size_t>(options.limits.max_sequences);
   runs_.reserve(most);
   picks_.reserve(most);
@@ -126,14 +126,16 @@ void EngineLoop::finish_step(const schedule::Decision& decision, int64_t start_n
   scheduler_.commit(decision, outcomes_, {.experts_touched = routing.mean_experts});
   tracer_.add_step(decision.num_tokens, std::ssize(decision.runs), start_ns, end_ns);
   instruments_.on_step(decision, step_s, routing, statistics_);
-  if (recorder_) recorder_->end_step();
+  if (tracer_.on()) instruments_.on_phases(stage_of(decision), tracer_.times());
+  if (records_step_) recorder_->end_step();
 }
 
 Result<model::StepOutput> EngineLoop::forward(const schedule::Decision& decision) {
   model::StepInput input = batch_.build(decision, runs_);
   if (device_sampling_) input.sample = device_sampling_->specs(decision, runs_);
   statistics_.begin_step(batch_.seq_offset(), picks_, skip_);
-  if (!recorder_) return model_.forward(input, &statistics_);
+  records_step_ = recorder_ && (!options_.wants_routing || options_.wants_routing());
+  if (!records_step_) return model_.forward(input, &statistics_);
   recorder_->begin_step(decision, runs_, stage_of(decision));
   return model_.forward(input, &*recorder_);
 }

@@ -106,6 +106,7 @@ class EngineLoop {
   std::optional<DeviceSampling> device_sampling_;  // when the model can pick
   Statistics statistics_;
   std::optional<Recorder> recorder_;  // when there is a sink
+  bool records_step_ = false;         // the step that runs
   Instruments instruments_;
   std::unordered_map<RequestId, std::unique_ptr<Live>> live_;
   double wake_s_ = schedule::kNever;  // when to turn again, even if nothing has come

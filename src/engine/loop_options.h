@@ -2,7 +2,10 @@
 // LoopOptions: what the loop is told of its model and its limits.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
+
+#include "switchyard/options.h"
 
 #include "engine/recorder.h"
 #include "schedule/limits.h"
@@ -19,8 +22,10 @@ struct LoopOptions {
   std::vector<int> experts;   ///< [MoE layers] E
   float capacity_factor = 0;  ///< of the model's routers; 0: dropless
   std::vector<int32_t> eos_ids;  ///< end of sequence
-  RoutingSink routing_sink;      ///< gets every step's routing; empty: nobody does
+  MetricDetail metric_detail = MetricDetail::layer;
+  RoutingSink routing_sink;  ///< gets every step's routing; empty: nobody does
   RoutingDetail routing_detail = RoutingDetail::counts;
+  std::function<bool()> wants_routing;  ///< asked before each step; empty: always
 };
 
 }  // namespace switchyard::engine

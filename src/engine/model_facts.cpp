@@ -84,7 +84,8 @@ void register_facts(MetricRegistry& registry, const ModelSummary& summary,
              {{"model", summary.architecture},
               {"quant", options.precision == Precision::f32 ? "f32" : "bf16"},
               {"experts", std::to_string(summary.experts)},
-              {"top_k", std::to_string(summary.top_k)}})
+              {"top_k", std::to_string(summary.top_k)},
+              {"placement", "single"}})
       .set(1);
   registry.gauge("switchyard_engine_ready", "1 when requests are answered").set(1);
 }

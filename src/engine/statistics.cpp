@@ -127,6 +127,10 @@ uint64_t Statistics::layer_picks(int moe_layer) const {
   return relaxed(layers_[static_cast<size_t>(moe_layer)].picks);
 }
 
+uint64_t Statistics::expert_picks(int moe_layer, int expert) const {
+  return relaxed(load_[slot(moe_layer, expert)]);
+}
+
 uint64_t Statistics::layer_dropped(int moe_layer) const {
   return relaxed(layers_[static_cast<size_t>(moe_layer)].dropped);
 }

@@ -60,6 +60,7 @@ class Statistics final : public model::RoutingObserver {
   /// Layer facts of the last steps, for gauges: an exponential mean over about 32 steps.
   double recent_imbalance(int moe_layer) const;
   uint64_t layer_picks(int moe_layer) const;
+  uint64_t expert_picks(int moe_layer, int expert) const;  ///< since open, whatever was reset
   uint64_t layer_dropped(int moe_layer) const;
   uint64_t layer_unrouted(int moe_layer) const;
   uint64_t unusable_rows() const;
