@@ -33,3 +33,11 @@ function(switchyard_test folder)
   add_test(NAME ${folder} COMMAND test_${folder} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${folder} PROPERTIES LABELS "${arg_LABELS}")
 endfunction()
+
+# switchyard_embed(FOLDER OUTPUT): the folder's files as one C++ source, by embed.cmake.
+function(switchyard_embed folder output)
+  file(GLOB inputs CONFIGURE_DEPENDS ${folder}/*)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -D FOLDER=${folder} -D OUTPUT=${output} -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${inputs} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake VERBATIM)
+endfunction()

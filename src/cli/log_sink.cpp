@@ -4,9 +4,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+
+#include "serve/request_log.h"
 
 namespace switchyard::cli {
 namespace {
@@ -30,6 +33,15 @@ void install_log_sink(LogLevel lowest) {
       [logger, seen](LogLevel level, std::string_view text) {
         if (level == LogLevel::warning && !seen->emplace(text).second) return;
         logger->log(spdlog_level(level), "{}", text);
+      },
+      lowest);
+}
+
+void install_json_log_sink(LogLevel lowest, std::function<void(std::string)> write) {
+  set_log_sink(
+      [write = std::move(write)](LogLevel level, std::string_view text) {
+        constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+        write(serve::message_line(kNames[static_cast<size_t>(level)], text));
       },
       lowest);
 }

@@ -87,7 +87,11 @@ model::CapacityLimit ModelOptions::capacity_limit(float factor) const {
 }
 
 void ModelOptions::install_log() const {
-  install_log_sink(quiet ? LogLevel::error : verbose ? LogLevel::debug : LogLevel::warning);
+  const LogLevel lowest = quiet ? LogLevel::error : verbose ? LogLevel::debug : LogLevel::warning;
+  if (json_lines)
+    install_json_log_sink(lowest, json_lines);
+  else
+    install_log_sink(lowest);
 }
 
 void ModelOptions::declare_random(CLI::App& app) {
@@ -107,11 +111,11 @@ Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options) {
   EngineOptions engine_options = options.engine_options();
   const Look look = stderr_look();
   ProgressBar progress(look);
-  if (!options.quiet)
-    engine_options.on_progress = [&](const LoadProgress& at) { progress.update(at); };
+  const bool shows = !options.quiet && !options.json_lines;
+  if (shows) engine_options.on_progress = [&](const LoadProgress& at) { progress.update(at); };
   auto engine = Engine::open(engine_options);
   progress.clear();
-  if (engine.ok() && !options.quiet)
+  if (engine.ok() && shows)
     std::fputs(summary_text((*engine)->summary(), engine_options, look).c_str(), stderr);
   return engine;
 }

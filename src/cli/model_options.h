@@ -3,6 +3,7 @@
 // summary.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,8 @@ struct ModelOptions {
   std::string dtype = "bf16";
   bool quiet = false;    ///< nothing on standard error but errors
   bool verbose = false;  ///< the library's debug messages too
+  /// Gets every message as a line of JSON, and nobody the summary; empty: standard error gets text.
+  std::function<void(std::string)> json_lines;
 
   void declare(CLI::App& app);
   /// Parts of it, for commands that have no use for the rest: the model, its arithmetic and its

@@ -7,9 +7,11 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "base/result.h"
 #include "cli/command.h"
 #include "cli/plan_report.h"
 #include "cli/terminal.h"
+#include "moe/trace/expert_load.h"
 #include "moe/trace/reader.h"
 
 namespace switchyard::cli {
@@ -21,6 +23,8 @@ class Plan final : public Command {
   ExitCode run() override;
 
  private:
+  Result<PlanReport> plan() const;
+
   std::string path_;
   PlanOptions options_;
   bool json_ = false;
@@ -28,7 +32,8 @@ class Plan final : public Command {
 
 Plan::Plan(CLI::App& parent, CLI::App*& app) {
   app = parent.add_subcommand("plan", "Predicts where experts should live, from a routing trace");
-  app->add_option("TRACE", path_, "A trace of switchyard record")->required();
+  app->add_option("TRACE", path_, "A trace of switchyard record, or a dump of a server's recorder")
+      ->required();
   app->add_option("--ranks", options_.num_ranks, "Ranks that share the experts")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
@@ -48,13 +53,19 @@ Plan::Plan(CLI::App& parent, CLI::App*& app) {
   app->add_flag("--json", json_, "Print one JSON object, with every placement");
 }
 
+Result<PlanReport> Plan::plan() const {
+  if (moe::looks_like_expert_load(path_)) {
+    SWITCHYARD_ASSIGN(const moe::ExpertLoad load, moe::read_expert_load(path_));
+    return make_plan_report(load_series(load), options_);
+  }
+  SWITCHYARD_ASSIGN(const moe::TraceReader trace, moe::TraceReader::open(path_));
+  if (trace.num_steps() == 0)
+    return fail(Code::bad_request, "{}: holds no step: nothing ran while it was recorded", path_);
+  return make_plan_report(load_series(trace.view()), options_);
+}
+
 ExitCode Plan::run() {
-  const auto trace = moe::TraceReader::open(path_);
-  if (!trace.ok()) return report(trace.error());
-  if (trace->num_steps() == 0)
-    return report(
-        fail(Code::bad_request, "{}: holds no step: nothing ran while it was recorded", path_));
-  auto result = make_plan_report(trace->view(), options_);
+  auto result = plan();
   if (!result.ok()) return report(result.error());
   result->path = path_;
   std::string text;

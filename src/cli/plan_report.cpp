@@ -20,20 +20,22 @@ struct StepRange {
 
 /// The first steps that together hold at least the share of the tokens; the last step stays for
 /// the other part where there is more than one.
-int64_t steps_of_share(const moe::TraceView& trace, double share) {
-  const double wanted = share * static_cast<double>(trace.num_tokens());
+int64_t steps_of_share(const LoadSeries& series, double share) {
+  const auto& tokens_of = series.tokens;
+  const double wanted =
+      share * static_cast<double>(std::accumulate(tokens_of.begin(), tokens_of.end(), int64_t{0}));
   int64_t steps = 0;
-  for (double tokens = 0; steps < trace.num_steps() && tokens < wanted; ++steps)
-    tokens += static_cast<double>(trace.step(steps).num_tokens());
-  return std::max<int64_t>(std::min(steps, trace.num_steps() - 1), 1);
+  for (double tokens = 0; steps < series.num_steps() && tokens < wanted; ++steps)
+    tokens += static_cast<double>(tokens_of[static_cast<size_t>(steps)]);
+  return std::max<int64_t>(std::min(steps, series.num_steps() - 1), 1);
 }
 
-Loads sum_loads(const moe::TraceView& trace, const StepRange& range) {
-  Loads loads(static_cast<size_t>(trace.header().num_layers),
-              std::vector<double>(static_cast<size_t>(trace.header().num_experts)));
+Loads sum_loads(const LoadSeries& series, const StepRange& range) {
+  Loads loads(static_cast<size_t>(series.header.num_layers),
+              std::vector<double>(static_cast<size_t>(series.header.num_experts)));
   for (int64_t i = range.begin; i < range.end; ++i)
     for (size_t l = 0; l < loads.size(); ++l) {
-      const auto demand = trace.step(i).demand(static_cast<int>(l));
+      const std::vector<double> demand = series.demand(i, static_cast<int>(l));
       for (size_t e = 0; e < demand.size(); ++e) loads[l][e] += demand[e];
     }
   return loads;
@@ -57,13 +59,11 @@ void place_layers(PolicyPlan& plan, const Loads& loads, const PlanOptions& optio
 }
 
 /// Holds a plan against steps that it has not seen.
-void replay(PolicyPlan& plan, const moe::TraceView& trace, const StepRange& range) {
+void replay(PolicyPlan& plan, const LoadSeries& series, const StepRange& range) {
   std::vector<double> imbalances;
   for (int64_t i = range.begin; i < range.end; ++i) {
-    const moe::TraceStep step = trace.step(i);
     for (size_t l = 0; l < plan.layers.size(); ++l) {
-      const auto demand = step.demand(static_cast<int>(l));
-      const std::vector<double> load(demand.begin(), demand.end());
+      const std::vector<double> load = series.demand(i, static_cast<int>(l));
       const std::vector<double> ranks = placement::rank_loads(plan.layers[l], load);
       const double total = std::accumulate(ranks.begin(), ranks.end(), 0.0);
       if (total == 0) continue;
@@ -128,15 +128,41 @@ std::string ratio(double value) { return fmt::format("{:.2f}", value); }
 
 }  // namespace
 
-Result<PlanReport> make_plan_report(const moe::TraceView& trace, const PlanOptions& options) {
+LoadSeries load_series(const moe::TraceView& trace) {
+  LoadSeries series;
+  series.header = trace.header();
+  for (int64_t i = 0; i < trace.num_steps(); ++i)
+    series.tokens.push_back(trace.step(i).num_tokens());
+  series.demand = [&trace](int64_t step, int layer) {
+    const auto demand = trace.step(step).demand(layer);
+    return std::vector<double>(demand.begin(), demand.end());
+  };
+  return series;
+}
+
+LoadSeries load_series(const moe::ExpertLoad& load) {
+  LoadSeries series;
+  series.header = load.header;
+  series.unit = "windows";
+  for (const moe::ExpertLoadWindow& window : load.windows) series.tokens.push_back(window.tokens);
+  series.demand = [&load](int64_t window, int layer) {
+    const auto& counts =
+        load.windows[static_cast<size_t>(window)].counts[static_cast<size_t>(layer)];
+    return std::vector<double>(counts.begin(), counts.end());
+  };
+  return series;
+}
+
+Result<PlanReport> make_plan_report(const LoadSeries& series, const PlanOptions& options) {
   PlanReport report;
-  report.header = trace.header();
+  report.header = series.header;
+  report.unit = series.unit;
   report.options = options;
-  report.planned_steps = steps_of_share(trace, options.plan_share);
-  report.has_later = report.planned_steps < trace.num_steps();
-  const StepRange later{report.has_later ? report.planned_steps : 0, trace.num_steps()};
+  report.planned_steps = steps_of_share(series, options.plan_share);
+  report.has_later = report.planned_steps < series.num_steps();
+  const StepRange later{report.has_later ? report.planned_steps : 0, series.num_steps()};
   report.later_steps = later.end - later.begin;
-  const Loads loads = sum_loads(trace, {0, report.planned_steps});
+  const Loads loads = sum_loads(series, {0, report.planned_steps});
   SWITCHYARD_TRY((placement::Problem{loads.front(), options.num_ranks, options.num_replicas,
                                      options.num_nodes, options.num_groups}
                       .check()));
@@ -145,7 +171,7 @@ Result<PlanReport> make_plan_report(const moe::TraceView& trace, const PlanOptio
     PolicyPlan plan;
     plan.policy = policy;
     place_layers(plan, loads, options);
-    if (!plan.refused) replay(plan, trace, later);
+    if (!plan.refused) replay(plan, series, later);
     const double plain =
         report.plans.empty() ? plan.busiest_picks : report.plans.front().busiest_picks;
     if (plan.busiest_picks > 0) plan.gain = plain / plan.busiest_picks;
@@ -160,7 +186,7 @@ std::string plan_report_text(const PlanReport& report, const Look& look) {
                {"memory", Align::right},
                {"planned", Align::right},
                {"worst layer", Align::right},
-               {"later steps", Align::right},
+               {std::string("later ") + report.unit, Align::right},
                {"p95", Align::right},
                {"gain", Align::right},
                {"", Align::left}});
@@ -183,11 +209,12 @@ std::string plan_report_text(const PlanReport& report, const Look& look) {
       report.header.num_experts, report.options.num_ranks, report.options.num_replicas);
   text += table.text(look);
   text += fmt::format(
-      "planned: busiest rank over the mean, of the load of the first {} steps, mean over layers\n"
-      "later steps: the same of each of {} {} and layer, mean; gain: picks of the busiest ranks "
+      "planned: busiest rank over the mean, of the load of the first {} {}, mean over layers\n"
+      "later {}: the same of each of {} {} and layer, mean; gain: picks of the busiest ranks "
       "there, round robin's over the policy's\n",
-      report.planned_steps, report.later_steps,
-      report.has_later ? "later steps" : "step (the same one: the trace has no other)");
+      report.planned_steps, report.unit, report.unit, report.later_steps,
+      report.has_later ? std::string("later ") + report.unit
+                       : "step or window (the same one: there is no other)");
   if (report.layers_beyond_share > 0)
     text += fmt::format(
         "in {} of {} layers one expert has more than a rank's fair share: only replicas help "
@@ -201,6 +228,7 @@ void write_plan_report(JsonWriter& json, const PlanReport& report) {
   json.field("predicted", true).field("num_ranks", report.options.num_ranks);
   json.field("num_replicas", report.options.num_replicas);
   json.field("num_nodes", report.options.num_nodes).field("num_groups", report.options.num_groups);
+  json.field("unit", report.unit);
   json.field("planned_steps", report.planned_steps).field("later_steps", report.later_steps);
   json.field("layers_beyond_fair_share", report.layers_beyond_share);
   json.key("policies").begin_array();

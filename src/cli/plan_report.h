@@ -2,12 +2,14 @@
 // What `switchyard plan` says: every placement policy, planned from the first part of a routing
 // trace and held against the rest. Predictions from recorded picks; nothing is placed or timed.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "cli/terminal.h"
+#include "moe/trace/expert_load.h"
 #include "moe/trace/measures.h"
 #include "moe/trace/reader.h"
 #include "placement/table.h"
@@ -18,6 +20,19 @@ struct PlanOptions {
   int num_ranks = 8, num_replicas = 0, num_nodes = 1, num_groups = 1;
   double plan_share = 0.5;  ///< of the tokens, from the beginning: what policies see
 };
+
+/// What a plan is made from: the demand of steps in order, or of windows of them.
+struct LoadSeries {
+  moe::TraceHeader header;
+  const char* unit = "steps";
+  std::vector<int64_t> tokens;  ///< [steps]
+  /// [E] picks before any drop, of a step and layer. Borrows what the series was made of.
+  std::function<std::vector<double>(int64_t step, int layer)> demand;
+
+  int64_t num_steps() const noexcept { return static_cast<int64_t>(tokens.size()); }
+};
+LoadSeries load_series(const moe::TraceView& trace);
+LoadSeries load_series(const moe::ExpertLoad& load);
 
 struct PolicyPlan {
   const placement::Policy* policy = nullptr;
@@ -33,6 +48,7 @@ struct PolicyPlan {
 struct PlanReport {
   std::string path;
   moe::TraceHeader header;
+  const char* unit = "steps";  ///< what "steps" below are
   PlanOptions options;
   int64_t planned_steps = 0, later_steps = 0;
   bool has_later = false;       ///< false: one step alone, which serves as both
@@ -40,8 +56,8 @@ struct PlanReport {
   std::vector<PolicyPlan> plans;
 };
 
-/// The trace must hold a step. Errors: bad_request for numbers that no policy can place.
-Result<PlanReport> make_plan_report(const moe::TraceView& trace, const PlanOptions& options);
+/// The series must hold a step. Errors: bad_request for numbers that no policy can place.
+Result<PlanReport> make_plan_report(const LoadSeries& series, const PlanOptions& options);
 
 std::string plan_report_text(const PlanReport& report, const Look& look);
 void write_plan_report(JsonWriter& json, const PlanReport& report);

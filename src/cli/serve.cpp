@@ -22,6 +22,8 @@
 #include "base/result.h"
 #include "cli/command.h"
 #include "cli/interrupts.h"
+#include "cli/line_writer.h"
+#include "cli/model_hash.h"
 #include "cli/model_options.h"
 #include "serve/server.h"
 #include "serve/watchdog.h"
@@ -52,7 +54,9 @@ class Serve final : public Command {
  private:
   void declare_http(CLI::App& app);
   void declare_limits(CLI::App& app);
-  Result<serve::ServerOptions> server_options() const;
+  void declare_observation(CLI::App& app);
+  Result<serve::ServerOptions> server_options();
+  void observe(serve::ServerOptions& options);
   std::string served_name() const;
   void announce(const serve::Server& server) const;
   void wait_for_end();
@@ -61,6 +65,9 @@ class Serve final : public Command {
   [[noreturn]] void die(serve::Server& server);
   void note(const std::string& text) const;
 
+  serve::RoutingRecord routing_record_;  // before the engine that writes to it
+  LineWriter lines_;
+  std::string detail_ = "layer", compat_ = "none", log_format_ = "none";
   ModelOptions model_;
   serve::ServerOptions server_;
   std::vector<std::string> keys_;
@@ -84,7 +91,38 @@ Serve::Serve(CLI::App& parent, CLI::App*& app) {
   declare_limits(*app);
   app->add_flag("--prefix-cache,!--no-prefix-cache", model_.engine.prefix_cache,
                 "Prompts that begin alike share keys and values (default: on)");
-  app->add_flag("--profile", model_.engine.profile, "Sum the time of phases, for /v1/moe/stats");
+  declare_observation(*app);
+}
+
+/// "off", "layer", "expert", or "top-" with a number.
+std::string check_detail(const std::string& text) {
+  if (text == "off" || text == "layer" || text == "expert") return {};
+  int top = 0;
+  const bool number = text.starts_with("top-") && CLI::detail::lexical_cast(text.substr(4), top);
+  return number && top >= 1 && top <= 65535 ? ""
+                                            : "expected off, layer, expert, or top-N such as top-8";
+}
+
+void Serve::declare_observation(CLI::App& app) {
+  model_.engine.profile = true;
+  app.add_flag("--profile,!--no-profile", model_.engine.profile,
+               "Sum the time of phases, for /metrics and /v1/moe/stats (default: on)");
+  app.add_option(
+         "--metrics-expert-detail", detail_,
+         "How far /metrics goes into routing: off (sums over layers), layer, expert (layers x "
+         "experts series), or top-N, the N busiest experts of each layer")
+      ->check(CLI::Validator(check_detail, ""))
+      ->capture_default_str();
+  app.add_option("--metrics-compat", compat_,
+                 "vllm: /metrics also has the names that routers and autoscalers read from vLLM")
+      ->check(CLI::IsMember({"none", "vllm"}))
+      ->capture_default_str();
+  app.add_option(
+         "--log-format", log_format_,
+         "One line on standard error for each request, without prompts and keys: none, text, "
+         "or json, which makes every other message a line of JSON too")
+      ->check(CLI::IsMember({"none", "text", "json"}))
+      ->capture_default_str();
 }
 
 void Serve::declare_http(CLI::App& app) {
@@ -141,6 +179,13 @@ void Serve::declare_limits(CLI::App& app) {
 }
 
 ExitCode Serve::run() {
+  if (log_format_ == "json") {
+    model_.json_lines = [this](std::string line) { lines_.write(std::move(line)); };
+    lines_.set_dropped_text([](uint64_t count) {
+      return serve::message_line(
+          "warning", fmt::format("{} lines of the log were dropped: nobody read them", count));
+    });
+  }
   model_.install_log();
   auto options = server_options();
   if (!options.ok()) return report(options.error());
@@ -176,7 +221,26 @@ ExitCode Serve::run() {
   return kOk;
 }
 
-Result<serve::ServerOptions> Serve::server_options() const {
+void Serve::observe(serve::ServerOptions& options) {
+  EngineOptions& engine = model_.engine;
+  engine.metric_detail = detail_ == "off"      ? MetricDetail::off
+                         : detail_ == "layer"  ? MetricDetail::layer
+                         : detail_ == "expert" ? MetricDetail::expert
+                                               : MetricDetail::top;
+  if (engine.metric_detail == MetricDetail::top)
+    engine.metric_top_experts = std::atoi(detail_.c_str() + 4);
+  engine.on_routed_step = [this](const RoutedStep& step) { routing_record_.push(step); };
+  engine.wants_routed_step = [this] { return routing_record_.wanted(); };
+  options.routing_record = &routing_record_;
+  options.model_hash = model_hash(engine.model);
+  options.vllm_metrics = compat_ == "vllm";
+  options.log_format = log_format_ == "json"   ? serve::LogFormat::json
+                       : log_format_ == "text" ? serve::LogFormat::text
+                                               : serve::LogFormat::none;
+  options.request_log = [this](std::string line) { lines_.write(std::move(line)); };
+}
+
+Result<serve::ServerOptions> Serve::server_options() {
   serve::ServerOptions options = server_;
   if (options.served_names.empty()) options.served_names.push_back(served_name());
   // A secret that was not filled in must not open the server.
@@ -187,6 +251,7 @@ Result<serve::ServerOptions> Serve::server_options() const {
   if (!key_file_.empty()) SWITCHYARD_TRY(options.keys.add_file(key_file_));
   for (const std::string& origin : origins_) SWITCHYARD_TRY(options.cors.add(origin));
   options.unknown_fields = strict_ ? serve::UnknownFields::refused : serve::UnknownFields::ignored;
+  observe(options);
   options.max_running = model_.engine.max_sequences;
   options.max_choices = options.max_running + max_queued_requests_;
   options.http.connections += static_cast<size_t>(kConnectionsPerChoice * options.max_choices);
@@ -255,7 +320,11 @@ void Serve::die(serve::Server& server) {
 }
 
 void Serve::note(const std::string& text) const {
-  if (!model_.quiet) std::fprintf(stderr, "switchyard: %s\n", text.c_str());
+  if (model_.quiet) return;
+  if (model_.json_lines)
+    model_.json_lines(serve::message_line("info", text));
+  else
+    std::fprintf(stderr, "switchyard: %s\n", text.c_str());
 }
 
 }  // namespace

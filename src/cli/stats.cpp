@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// switchyard stats: what a recorded routing trace says about load, imbalance, drift and topics.
+// switchyard stats: what a recorded routing says about load, imbalance, drift and topics; or what a running server does.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -10,9 +10,12 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/live_stats.h"
+#include "cli/load_report.h"
 #include "cli/terminal.h"
 #include "cli/trace_plot.h"
 #include "cli/trace_report.h"
+#include "moe/trace/expert_load.h"
 #include "moe/trace/reader.h"
 
 namespace switchyard::cli {
@@ -24,9 +27,12 @@ class Stats final : public Command {
   ExitCode run() override;
 
  private:
-  void print(const TraceReport& report) const;
+  template <class Report, class Write, class Text>
+  void print(const Report& report, Write write, Text text) const;
+  ExitCode run_load() const;
 
   std::string path_, plot_;
+  LiveOptions live_;
   TraceReportOptions options_;
   int layer_ = -1;
   bool json_ = false;
@@ -34,8 +40,19 @@ class Stats final : public Command {
 
 Stats::Stats(CLI::App& parent, CLI::App*& app) {
   options_.batch_sizes = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024};
-  app = parent.add_subcommand("stats", "Load, imbalance, drift and topics of a routing trace");
-  app->add_option("TRACE", path_, "A trace of switchyard record")->required();
+  app =
+      parent.add_subcommand("stats", "What experts did: of a recording, or of a server that runs");
+  app->add_option(
+         "TRACE|URL", path_,
+         "A trace of switchyard record, a dump of a server's recorder, or the http:// address "
+         "of a server")
+      ->required();
+  app->add_option("--api-key", live_.key, "A key of the server")->envname("SWITCHYARD_API_KEY");
+  app->add_option("--interval", live_.interval_s, "Seconds between two looks at a server")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  app->add_flag("--once", live_.once,
+                "One look at a server instead of a screen that renews itself");
   app->add_option("--batches", options_.batch_sizes, "Batch sizes to deal tokens into, as 1,8,64")
       ->delimiter(',')
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
@@ -49,19 +66,38 @@ Stats::Stats(CLI::App& parent, CLI::App*& app) {
   app->add_flag("--json", json_, "Print one JSON object");
 }
 
-void Stats::print(const TraceReport& report) const {
+template <class Report, class Write, class Text>
+void Stats::print(const Report& report, Write write, Text text_of) const {
   std::string text;
   if (json_) {
     JsonWriter json(text);
-    write_trace_report(json, report);
+    write(json, report);
     text += '\n';
   } else {
-    text = trace_report_text(report, stdout_look());
+    text = text_of(report, stdout_look());
   }
   std::fputs(text.c_str(), stdout);
 }
 
+ExitCode Stats::run_load() const {
+  if (!plot_.empty())
+    return report(fail(Code::bad_request,
+                       "--plot: {} has no steps to draw: it wants a trace of "
+                       "switchyard record",
+                       path_));
+  auto load = moe::read_expert_load(path_);
+  if (!load.ok()) return report(load.error());
+  print(make_load_report(path_, *std::move(load)), write_load_report, load_report_text);
+  return kOk;
+}
+
 ExitCode Stats::run() {
+  if (path_.starts_with("http://") || path_.starts_with("https://")) {
+    live_.url = path_;
+    live_.json = json_;
+    return watch_server(live_);
+  }
+  if (moe::looks_like_expert_load(path_)) return run_load();
   const auto trace = moe::TraceReader::open(path_);
   if (!trace.ok()) return report(trace.error());
   if (trace->num_steps() == 0)
@@ -76,7 +112,7 @@ ExitCode Stats::run() {
     const Status written = write_file_atomic(plot_, trace_figure(trace->view(), result, layer_));
     if (!written.ok()) return report(written.error());
   }
-  print(result);
+  print(result, write_trace_report, trace_report_text);
   return kOk;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "serve/http.h"
+#include "serve/request_record.h"
 #include "serve/server.h"
 
 namespace switchyard::serve {
@@ -12,9 +13,10 @@ namespace switchyard::serve {
 struct Server::Arrival {
   HttpRequest request;
   std::shared_ptr<HttpExchange> exchange;
-  std::string id;                   ///< x-request-id: the client's, or ours
-  double wait_s = 0;                ///< of a caller who is over the rate: Retry-After
-  const char* route = "unmatched";  ///< for metrics: a path of the table, never the client's text
+  std::string id;     ///< x-request-id: the client's, or ours
+  double wait_s = 0;  ///< of a caller who is over the rate: Retry-After
+  /// What the log and the metrics will say of it; shared with its exchange.
+  std::shared_ptr<RequestRecord> record = std::make_shared<RequestRecord>();
 };
 
 /// The answer to a call that comes too late.

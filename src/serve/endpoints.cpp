@@ -9,17 +9,10 @@
 #include "base/json.h"
 #include "serve/arrival.h"
 #include "serve/fields.h"
-#include "serve/moe_json.h"
 #include "serve/server.h"
 
 namespace switchyard::serve {
 namespace {
-
-HttpReply json_reply(std::string body) {
-  HttpReply reply;
-  reply.body = std::move(body);
-  return reply;
-}
 
 void write_model(JsonWriter& json, const std::string& name, int64_t created,
                  const ModelSummary& summary) {
@@ -68,20 +61,6 @@ void Server::version(Arrival& arrival) {
   std::string out;
   JsonWriter(out).begin_object().field("version", kVersion).end_object();
   answer(arrival, json_reply(std::move(out)));
-}
-
-void Server::metrics(Arrival& arrival) {
-  const HttpCounts counts = http_->counts();
-  const std::pair<const char*, int64_t> states[] = {
-      {"idle", counts.idle}, {"active", counts.active}, {"streaming", counts.streaming}};
-  for (const auto& [name, count] : states)
-    registry_.gauge("switchyard_http_connections", "Open connections, by state", {{"state", name}})
-        .set(static_cast<double>(count));
-  HttpReply reply;
-  reply.content_type = "text/plain; version=0.0.4";
-  reply.body = registry_.prometheus_text();
-  if (const Engine* const engine = engine_) reply.body += engine->metrics_text();
-  answer(arrival, std::move(reply));
 }
 
 void Server::models(Arrival& arrival) {
@@ -170,11 +149,6 @@ void Server::detokenize(Arrival& arrival) {
   answer(arrival, json_reply(std::move(out)));
 }
 
-void Server::moe_stats(Arrival& arrival) {
-  const Engine& engine = *engine_.load();
-  answer(arrival, json_reply(moe_json(engine.summary(), engine.stats())));
-}
-
 void Server::complete(Arrival& arrival, Endpoint endpoint) {
   Engine& engine = *engine_.load();
   Call call;
@@ -201,13 +175,15 @@ void Server::complete(Arrival& arrival, Endpoint endpoint) {
                          static_cast<int64_t>(std::time(nullptr))};
   GenerationHooks hooks;
   hooks.place = std::move(place);
+  hooks.record = std::shared_ptr<CallRecord>(arrival.record, &arrival.record->call);
   arrival.request.body.clear();
   hooks.on_head = [this, arrival](HttpReply& reply) { add_headers(arrival, reply); };
   hooks.on_disconnect = [this](GenerationHooks::Left left) {
+    constexpr const char* kStages[] = {"queued", "prefill", "decode"};  // by Left
     registry_
         .counter("switchyard_client_disconnects_total",
                  "Clients that went before their answer was complete, by stage",
-                 {{"stage", left == GenerationHooks::Left::while_decoding ? "decode" : "prefill"}})
+                 {{"stage", kStages[static_cast<size_t>(left)]}})
         .add();
   };
   const auto generation = std::make_shared<Generation>(engine, std::move(call), frame,

@@ -5,10 +5,24 @@
 #include <limits>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace switchyard::serve {
 namespace {
 
 constexpr int kCompletionTokens = 16;  // OpenAI's default of that endpoint
+
+/// Mean over the layers that had picks.
+double experts_touched(const RequestMoe& moe) {
+  int64_t touched = 0, layers = 0;
+  for (const auto& picks : moe.picks) {
+    const auto of_layer =
+        std::count_if(picks.begin(), picks.end(), [](uint32_t count) { return count > 0; });
+    touched += of_layer;
+    layers += of_layer > 0;
+  }
+  return layers == 0 ? 0 : static_cast<double>(touched) / static_cast<double>(layers);
+}
 
 }  // namespace
 
@@ -29,6 +43,11 @@ void Generation::begin() {
   auto error = prepare();
   if (!error) error = submit_all();
   const std::lock_guard lock(mutex_);
+  if (hooks_.record) {
+    hooks_.record->choices = static_cast<int>(choices_.size());
+    hooks_.record->stream = call_.stream;
+    hooks_.record->prompt_tokens = usage_.prompt_tokens;
+  }
   if (error) return fail_locked(*error);
   if (over_) return cancel_all();  // the client went, or the server gave up, in between
   all_in_ = true;
@@ -130,12 +149,25 @@ std::optional<ApiError> Generation::submit_all() {
 
 void Generation::on_event(size_t choice, const Event& event) {
   const std::lock_guard lock(mutex_);
+  if (left_waiting_ && event.finish != FinishReason::none) tell_left(event.timings.queue_s > 0);
   if (over_) return;
   if (all_in_) return handle(choice, event);
   early_.push_back({choice, event});
 }
 
+/// What is known of the call after this event.
+void Generation::record(const Event& event) {
+  CallRecord& record = *hooks_.record;
+  record.output_tokens += std::ssize(event.tokens);
+  if (!any_token_ && !event.tokens.empty()) record.first_token_ns = now_ns();
+  if (event.finish == FinishReason::none) return;
+  record.finish = event.finish;
+  record.queue_s = std::max(record.queue_s, event.timings.queue_s);
+  if (call_.moe_stats) record.experts_touched = experts_touched(event.moe);
+}
+
 void Generation::handle(size_t index, const Event& event) {
+  if (hooks_.record) record(event);
   any_token_ = any_token_ || !event.tokens.empty();
   if (event.finish == FinishReason::error || event.finish == FinishReason::cancelled)
     return fail_locked(engine_error(event));
@@ -165,6 +197,7 @@ void Generation::end_choice(size_t index, const Event& event) {
   // Choices of one prompt share it: what one of them found in the cache is said once.
   if (index % static_cast<size_t>(call_.n) == 0)
     usage_.cached_tokens += event.timings.cached_tokens;
+  if (hooks_.record) hooks_.record->cached_tokens = usage_.cached_tokens;
   if (call_.stream) {
     if (!role_sent_[index]) send_text(index, "");
     exchange_->write(chunk_event(frame_,
@@ -214,8 +247,17 @@ void Generation::on_gone() {
   if (over_) return;
   over_ = true;
   cancel_all();
-  hooks_.on_disconnect(any_token_ ? GenerationHooks::Left::while_decoding
-                                  : GenerationHooks::Left::before_first_token);
+  if (hooks_.record) hooks_.record->finish = FinishReason::cancelled;
+  if (any_token_) return hooks_.on_disconnect(GenerationHooks::Left::while_decoding);
+  left_waiting_ = true;
+  if (ids_.empty()) tell_left(false);
+}
+
+/// Once, of a client that went without a token.
+void Generation::tell_left(bool a_step_had_begun) {
+  left_waiting_ = false;
+  hooks_.on_disconnect(a_step_had_begun ? GenerationHooks::Left::before_first_token
+                                        : GenerationHooks::Left::in_queue);
 }
 
 /// Ended ones are not bothered: the engine ignores them.

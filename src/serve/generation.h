@@ -17,6 +17,7 @@
 #include "serve/call.h"
 #include "serve/http.h"
 #include "serve/reply_json.h"
+#include "serve/request_record.h"
 
 namespace switchyard::serve {
 
@@ -24,10 +25,12 @@ namespace switchyard::serve {
 struct GenerationHooks {
   /// The head of every answer: fills in the headers that all have. Called once.
   std::function<void(HttpReply&)> on_head;
-  enum class Left : uint8_t { before_first_token, while_decoding };
+  enum class Left : uint8_t { in_queue, before_first_token, while_decoding };
   std::function<void(Left)> on_disconnect;
   /// Keeps the call's place in the server for as long as it lives.
   std::shared_ptr<void> place;
+  /// What the log will say of the call; null: nobody asks.
+  std::shared_ptr<CallRecord> record;
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
@@ -59,7 +62,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void finish();
   void fail_locked(const ApiError& error);
   void on_gone();
+  void tell_left(bool a_step_had_begun);
   void cancel_all();
+  void record(const Event& event);
   HttpReply head();
   ApiError engine_error(const Event& event) const;
 
@@ -75,6 +80,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<RequestId> ids_;   // submitted
   std::vector<Early> early_;     // events before all were submitted
   bool all_in_ = false, over_ = false, any_token_ = false;
+  bool left_waiting_ =
+      false;  // the client went without a token: the engine will say whether a step had begun
   size_t ended_ = 0;
   Usage usage_;
 };

@@ -40,6 +40,12 @@ struct HttpReply {
   std::string body;
 };
 
+inline HttpReply json_reply(std::string body) {
+  HttpReply reply;
+  reply.body = std::move(body);
+  return reply;
+}
+
 /// One request's way back. Any thread; the calls of one exchange come from one thread at a time. After the client has
 /// gone they do nothing. An exchange that is dropped unanswered closes its connection.
 class HttpExchange {

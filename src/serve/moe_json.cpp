@@ -38,7 +38,7 @@ std::string moe_json(const ModelSummary& summary, const EngineStats& stats) {
   json.field("top_k", summary.top_k).field("steps", stats.steps);
   json.field("step_seconds", stats.step_s).field("prompt_tokens", stats.prompt_tokens);
   json.field("cached_tokens", stats.cached_tokens).field("output_tokens", stats.output_tokens);
-  json.field("preemptions", stats.preemptions);
+  json.field("preemptions", stats.preemptions).field("unusable_rows", stats.unusable_rows);
   uint64_t assignments = 0;
   for (const auto& load : stats.load) assignments += sum(load);
   const uint64_t dropped = sum(stats.dropped);
@@ -52,6 +52,24 @@ std::string moe_json(const ModelSummary& summary, const EngineStats& stats) {
   json.end_array().key("phases").begin_array();
   for (const auto& [name, seconds] : stats.phase_s)
     json.begin_object().field("name", name).field("seconds", seconds).end_object();
+  json.end_array().end_object();
+  return out;
+}
+
+std::string placement_json(const ModelSummary& summary, const EngineStats& stats) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object().field("object", "moe.placement").field("strategy", "single");
+  json.field("moe_layers", summary.moe_layers).field("experts", summary.experts);
+  json.field("num_ranks", 1).field("num_replicas", 0);
+  json.key("ranks").begin_array().begin_object().field("rank", 0);
+  json.field("device", summary.device).field("expert_bytes", summary.expert_bytes);
+  json.end_object().end_array().key("placement").begin_array();
+  for (const auto& load : stats.load) {
+    json.begin_array().begin_array();
+    for (size_t e = 0; e < load.size(); ++e) json.integer(static_cast<int64_t>(e));
+    json.end_array().end_array();
+  }
   json.end_array().end_object();
   return out;
 }

@@ -11,4 +11,8 @@ namespace switchyard::serve {
 /// by phase when the engine sums them. docs/metrics.md defines each.
 std::string moe_json(const ModelSummary& summary, const EngineStats& stats);
 
+/// Which rank holds which expert, [MoE layer][rank][slot] as `switchyard plan --json` says it. This engine is one rank
+/// that holds every expert once.
+std::string placement_json(const ModelSummary& summary, const EngineStats& stats);
+
 }  // namespace switchyard::serve

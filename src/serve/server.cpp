@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "serve/arrival.h"
+#include "serve/observed_exchange.h"
 
 namespace switchyard::serve {
 namespace {
@@ -48,12 +49,21 @@ bool is_json_body(const HttpRequest& request) {
 const Server::Route Server::kRoutes[] = {
     {"GET", "/live", &Server::live, Route::Needs::nothing},
     {"GET", "/health", &Server::health, Route::Needs::nothing},
+    {"GET", "/", &Server::dashboard, Route::Needs::nothing},
+    {"GET", "/dashboard/style.css", &Server::dashboard, Route::Needs::nothing},
+    {"GET", "/dashboard/data.js", &Server::dashboard, Route::Needs::nothing},
+    {"GET", "/dashboard/charts.js", &Server::dashboard, Route::Needs::nothing},
+    {"GET", "/dashboard/dashboard.js", &Server::dashboard, Route::Needs::nothing},
     {"GET", "/version", &Server::version, Route::Needs::key},
     {"GET", "/metrics", &Server::metrics, Route::Needs::key},
     {"GET", "/models", &Server::models, Route::Needs::engine},
     {"GET", "/v1/models", &Server::models, Route::Needs::engine},
     {"GET", "/v1/models/*", &Server::model, Route::Needs::engine},
     {"GET", "/v1/moe/stats", &Server::moe_stats, Route::Needs::engine},
+    {"GET", "/v1/moe/placement", &Server::moe_placement, Route::Needs::engine},
+    {"POST", "/v1/moe/record/start", &Server::record_start, Route::Needs::engine},
+    {"POST", "/v1/moe/record/stop", &Server::record_stop, Route::Needs::engine},
+    {"POST", "/v1/moe/record/dump", &Server::record_dump, Route::Needs::engine},
     {"POST", "/v1/chat/completions", &Server::chat, Route::Needs::engine},
     {"POST", "/v1/completions", &Server::completions, Route::Needs::engine},
     {"POST", "/tokenize", &Server::tokenize, Route::Needs::engine},
@@ -150,10 +160,14 @@ void Server::stop() {
 }
 
 void Server::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange) {
-  Arrival arrival{std::move(request), std::move(exchange), {}};
+  Arrival arrival{std::move(request), {}, {}};
+  arrival.exchange = std::make_shared<ObservedExchange>(
+      std::move(exchange), arrival.record, [this](RequestRecord& record) { on_end(record); });
   const std::string_view given = arrival.request.header("x-request-id");
   const bool usable = !given.empty() && given.size() <= kMaxRequestId && is_printable(given);
   arrival.id = usable ? std::string(given) : "req-" + new_id();
+  arrival.record->id = arrival.id;
+  arrival.record->received_ns = arrival.request.received_ns;
   if (options_.cors.is_preflight(arrival.request)) return answer(arrival, Cors::preflight());
   const Route* const route = find_route(arrival);
   if (route == nullptr) return;
@@ -171,7 +185,7 @@ const Server::Route* Server::find_route(Arrival& arrival) const {
   const char* allowed = nullptr;
   for (const Route& route : kRoutes) {
     if (!matches(route.path, request.path)) continue;
-    arrival.route = route.path;
+    arrival.record->route = route.path;
     const std::string_view method(route.method);
     if (request.method == method || (request.method == "HEAD" && method == "GET")) return &route;
     allowed = route.method;
@@ -189,6 +203,7 @@ const Server::Route* Server::find_route(Arrival& arrival) const {
 }
 
 void Server::answer(Arrival& arrival, const ApiError& error) {
+  count_refusal(error.code);
   answer(arrival, error_reply(error));
 }
 
@@ -197,8 +212,15 @@ HttpReply Server::http_refusal(const ApiError& error) {
   Arrival arrival;
   arrival.id = "req-" + new_id();
   arrival.request.received_ns = now_ns();
+  count_refusal(error.code);
   HttpReply reply = error_reply(error);
   add_headers(arrival, reply);
+  RequestRecord& record = *arrival.record;
+  record.id = arrival.id;
+  record.status = reply.status;
+  record.total_s = record.response_start_s;
+  record.complete = true;
+  on_end(record);
   return reply;
 }
 
@@ -226,17 +248,19 @@ void Server::add_headers(const Arrival& arrival, HttpReply& reply) {
   const char* const method = arrival.request.method == "GET"    ? "GET"
                              : arrival.request.method == "POST" ? "POST"
                                                                 : "other";
+  const char* const route = arrival.record->route;
   registry_
-      .counter(
-          "switchyard_http_requests_total", "Answers, by route, method and status",
-          {{"route", arrival.route}, {"method", method}, {"code", fmt::format("{}", reply.status)}})
+      .counter("switchyard_http_requests_total", "Answers, by route, method and status",
+               {{"route", route}, {"method", method}, {"code", fmt::format("{}", reply.status)}})
       .add();
   registry_
       .histogram("switchyard_http_response_start_seconds",
                  "From the last byte of a request to the head of its answer", latency_bounds(),
-                 {{"route", arrival.route}})
+                 {{"route", route}})
       .observe(seconds);
-  log(LogLevel::debug, "{} {} {} {:.1f} ms {}", method, arrival.route, reply.status, seconds * 1e3,
+  arrival.record->method = method;
+  arrival.record->response_start_s = seconds;
+  log(LogLevel::debug, "{} {} {} {:.1f} ms {}", method, route, reply.status, seconds * 1e3,
       arrival.id);
 }
 

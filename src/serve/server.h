@@ -22,6 +22,8 @@
 #include "serve/generation.h"
 #include "serve/http.h"
 #include "serve/rate_limiter.h"
+#include "serve/request_log.h"
+#include "serve/routing_record.h"
 #include "serve/service_rate.h"
 
 namespace switchyard::serve {
@@ -38,6 +40,13 @@ struct ServerOptions {
   double request_timeout_s = 0;  ///< 0: none
   double calls_per_minute = 0;   ///< of each key; 0: no limit
   Cors cors;                     ///< nobody, unless named
+  /// Where the engine's on_routed_step goes; null: /v1/moe/record is refused. Must outlive server and engine.
+  RoutingRecord* routing_record = nullptr;
+  std::string model_hash;     ///< for dumps: of which model they are
+  bool vllm_metrics = false;  ///< /metrics under vLLM's names besides
+  LogFormat log_format = LogFormat::none;
+  /// Gets one line for each request, unless the format is none. Any thread, also the engine's: it must not wait.
+  std::function<void(std::string)> request_log;
 };
 
 class Server {
@@ -79,6 +88,8 @@ class Server {
   void answer(Arrival& arrival, HttpReply reply);
   void answer(Arrival& arrival, const ApiError& error);
   void add_headers(const Arrival& arrival, HttpReply& reply);
+  void count_refusal(std::string_view code);
+  void on_end(RequestRecord& record);
   HttpReply http_refusal(const ApiError& error);
   static bool never_waits(std::string_view path);
   std::optional<ApiError> check_caller(Arrival& arrival, const Route& route);
@@ -100,6 +111,12 @@ class Server {
   void tokenize(Arrival& arrival);
   void detokenize(Arrival& arrival);
   void moe_stats(Arrival& arrival);
+  void moe_placement(Arrival& arrival);
+  void record_start(Arrival& arrival);
+  void record_stop(Arrival& arrival);
+  void record_dump(Arrival& arrival);
+  void dashboard(Arrival& arrival);
+  bool check_record(Arrival& arrival);
   void complete(Arrival& arrival, Endpoint endpoint);
 
   std::shared_ptr<void> take_place(int64_t choices);

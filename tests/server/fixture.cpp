@@ -12,12 +12,21 @@ constexpr auto kPatience = std::chrono::seconds(10);
 
 }  // namespace
 
+serve::RoutingRecord& demo_record() {
+  static serve::RoutingRecord record;
+  return record;
+}
+
 Engine& demo_engine() {
   static const std::unique_ptr<Engine> engine = [] {
     EngineOptions options;
     options.model = std::string(SWITCHYARD_SOURCE_DIR) + "/models/demo";
     options.precision = Precision::f32;
     options.threads = 2;
+    options.on_routed_step = [record = &demo_record()](const RoutedStep& step) {
+      record->push(step);
+    };
+    options.wants_routed_step = [record = &demo_record()] { return record->wanted(); };
     auto opened = Engine::open(options);
     EXPECT_TRUE(opened.ok()) << (opened.ok() ? "" : opened.error().message);
     return opened.ok() ? *std::move(opened) : nullptr;

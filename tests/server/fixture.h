@@ -18,6 +18,8 @@ namespace switchyard {
 
 /// models/demo in f32, two threads.
 Engine& demo_engine();
+/// Where its routings go while they are recorded.
+serve::RoutingRecord& demo_record();
 /// The greedy answer of the engine itself, without a server.
 std::string greedy_text(Engine& engine, Request request, int max_tokens);
 

@@ -2,8 +2,10 @@
 // What can be seen of a server: models, tokens, metrics, and the MoE layer at work.
 #include <cstdlib>
 #include <fstream>
+#include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "server/client.h"
 #include "server/fixture.h"
@@ -107,6 +109,122 @@ TEST(Observe, MoeStatsCountEveryPick) {
   EXPECT_EQ(at(json, "dropped").as_int(), 0);
 }
 
+TEST(Observe, PlacementNamesEveryExpertOnce) {
+  RunningServer running(&demo_engine());
+  const Json json = get(running.port(), "/v1/moe/placement").json();
+  EXPECT_EQ(at(json, "num_ranks").as_int(), 1);
+  EXPECT_EQ(at(at(json, "ranks").as_array().at(0), "device").as_string(), "cpu");
+  const auto& layers = at(json, "placement").as_array();
+  ASSERT_EQ(static_cast<int>(layers.size()), demo_engine().summary().moe_layers);
+  for (const Json& layer : layers) {
+    const auto& slots = layer.as_array().at(0).as_array();
+    ASSERT_EQ(static_cast<int>(slots.size()), demo_engine().summary().experts);
+    for (size_t e = 0; e < slots.size(); ++e) EXPECT_EQ(slots[e].as_int(), static_cast<int64_t>(e));
+  }
+}
+
+TEST(Observe, DashboardLoadsFromThisServerAlone) {
+  RunningServer running(nullptr);  // also before the model is loaded
+  const Response page = get(running.port(), "/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+  const std::string policy = page.headers.at("content-security-policy");
+  EXPECT_NE(policy.find("default-src 'none'; script-src 'self'"), std::string::npos) << policy;
+  EXPECT_EQ(policy.find("unsafe"), std::string::npos);
+  EXPECT_EQ(page.body.find("://"), std::string::npos) << "nothing from elsewhere";
+  for (const char* file : {"style.css", "data.js", "charts.js", "dashboard.js"}) {
+    const Response part = get(running.port(), std::string("/dashboard/") + file);
+    EXPECT_EQ(part.status, 200) << file;
+    std::ifstream source(std::string(SWITCHYARD_SOURCE_DIR) + "/src/serve/dashboard/" + file);
+    EXPECT_EQ(part.body, std::string(std::istreambuf_iterator<char>(source), {})) << file;
+  }
+  EXPECT_EQ(get(running.port(), "/dashboard/../index.html").status, 400);
+  EXPECT_EQ(get(running.port(), "/dashboard/none.js").status, 404);
+}
+
+/// What metrics of one device the server has, and that all pass the linter.
+void check_with_promtool(const std::string& text) {
+  if (std::system("command -v promtool > /dev/null") != 0)
+    GTEST_SKIP() << "promtool is not installed";
+  FILE* const tool = ::popen("promtool check metrics", "w");
+  ASSERT_NE(tool, nullptr);
+  std::fwrite(text.data(), 1, text.size(), tool);
+  EXPECT_EQ(::pclose(tool), 0);
+}
+
+TEST(Observe, RefusalsOfTheServerAndTheEngineAreOneFamily) {
+  serve::ServerOptions options;
+  ASSERT_TRUE(options.keys.add("key").ok());
+  options.open_metrics = true;
+  options.http.body_bytes = 1000;
+  RunningServer running(&demo_engine(), options);
+  EXPECT_EQ(get(running.port(), "/v1/models").status, 401);
+  EXPECT_EQ(get(running.port(), "/v1/models").status, 401);
+  EXPECT_EQ(post(running.port(), "/v1/completions", std::string(2000, ' ')).status, 413);
+  const std::string text = get(running.port(), "/metrics").body;
+  for (const char* series : {R"(switchyard_requests_rejected_total{reason="unauthorized"} 2)",
+                             R"(switchyard_requests_rejected_total{reason="too_large"} 1)",
+                             R"(switchyard_requests_rejected_total{reason="queue_tokens"})"})
+    EXPECT_NE(text.find(series), std::string::npos) << series;
+  const std::string head = "# TYPE switchyard_requests_rejected_total";
+  EXPECT_EQ(text.find(head), text.rfind(head));
+  check_with_promtool(text);
+}
+
+TEST(Observe, TheWholeAnswerIsTimedFromItsRequest) {
+  RunningServer running(&demo_engine());
+  (void)post(running.port(), "/v1/completions", R"({"prompt":"a","max_tokens":4,"stream":true})");
+  const std::string text = get(running.port(), "/metrics").body;
+  EXPECT_NE(
+      text.find(R"(switchyard_http_request_duration_seconds_count{route="/v1/completions"} 1)"),
+      std::string::npos);
+}
+
+TEST(Observe, AClientThatLeavesTheQueueIsCountedThere) {
+  RunningServer running(&demo_engine());
+  Client busy(running.port()), waiting(running.port());  // 16 run at once
+  busy.send(
+      post_text("/v1/completions",
+                R"({"prompt":"a","n":16,"max_tokens":2000,"ignore_eos":true,"stream":true})"));
+  ASSERT_TRUE(busy.wait_for("data: "));
+  waiting.send(post_text("/v1/completions", R"({"prompt":"b","max_tokens":5})"));
+  while (demo_engine().metrics_text().find(R"(requests_waiting{reason="capacity"} 1)") ==
+         std::string::npos)
+    ::usleep(1000);
+  waiting.close();
+  const auto counted = [&](const char* stage) {
+    return get(running.port(), "/metrics")
+               .body.find(std::string("switchyard_client_disconnects_total{stage=\"") + stage +
+                          "\"} 1") != std::string::npos;
+  };
+  for (int i = 0; i < 1000 && !counted("queued"); ++i) ::usleep(5000);
+  EXPECT_TRUE(counted("queued"));
+  EXPECT_FALSE(counted("prefill"));
+  EXPECT_FALSE(counted("decode"));
+}
+
+TEST(Observe, VllmNamesOnRequest) {
+  serve::ServerOptions options;
+  options.served_names = {"org/\"demo\""};
+  options.vllm_metrics = true;
+  RunningServer running(&demo_engine(), options);
+  ASSERT_EQ(post(running.port(), "/v1/completions", R"({"prompt":"a","max_tokens":3})").status,
+            200);
+  const std::string text = get(running.port(), "/metrics").body;
+  const std::string labels = R"({model_name="org/\"demo\"",engine="0")";
+  for (const std::string& series :
+       {"vllm:num_requests_running" + labels + "} ", "vllm:num_requests_waiting" + labels + "} ",
+        "vllm:kv_cache_usage_perc" + labels + "} ", "vllm:prompt_tokens_total" + labels + "} ",
+        "vllm:generation_tokens_total" + labels + "} ",
+        "vllm:time_to_first_token_seconds_bucket" + labels + ",le=\"0.001\"} ",
+        "vllm:inter_token_latency_seconds_count" + labels + "} ",
+        "vllm:e2e_request_latency_seconds_sum" + labels + "} ",
+        "vllm:request_success_total" + labels + ",finished_reason=\"length\"} "})
+    EXPECT_NE(text.find("\n" + series), std::string::npos) << series;
+  RunningServer plain(&demo_engine());
+  EXPECT_EQ(get(plain.port(), "/metrics").body.find("vllm:"), std::string::npos);
+}
+
 TEST(Observe, MetricsAreOneValidText) {
   RunningServer running(&demo_engine());
   (void)post(running.port(), "/v1/completions", R"({"prompt":"a","max_tokens":2})");
@@ -120,12 +238,7 @@ TEST(Observe, MetricsAreOneValidText) {
         "switchyard_engine_ready 1"})
     EXPECT_NE(response.body.find(series), std::string::npos) << series;
   EXPECT_EQ(response.body.find("secret"), std::string::npos) << "a client's text became a label";
-  if (std::system("command -v promtool > /dev/null") != 0)
-    GTEST_SKIP() << "promtool is not installed";
-  FILE* const tool = ::popen("promtool check metrics", "w");
-  ASSERT_NE(tool, nullptr);
-  std::fwrite(response.body.data(), 1, response.body.size(), tool);
-  EXPECT_EQ(::pclose(tool), 0);
+  check_with_promtool(response.body);
 }
 
 }  // namespace

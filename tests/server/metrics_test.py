@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A scrape of the running program against everything that names its metrics.
+
+    tests/server/metrics_test.py PROGRAM
+
+Every metric that docs/metrics.md lists is in the scrape with that type and those labels, and the other way round; every
+metric that the Grafana dashboard and the alerts name is there; every PromQL expression parses; promtool finds no fault with
+the scrape, the configuration and the rules; Prometheus' own Python parser reads it, where that is installed. Ends with 77
+(skipped) when promtool is missing.
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KEY = "key-of-the-metrics-test"
+OPTIONS = ["--metrics-expert-detail", "top-4", "--metrics-compat", "vllm", "--capacity-factor", "1", "--open-metrics"]
+# Suffixes of histograms, and what PromQL itself brings.
+SUFFIX = re.compile(r"_(bucket|sum|count)$")
+
+
+def fail(text: str) -> None:
+    raise SystemExit(f"metrics: FAILED: {text}")
+
+
+class Server:
+    def __init__(self, program: str):
+        command = [program, "serve", str(ROOT / "models/demo"), "--port", "0", "--threads", "1", "--api-key", KEY, *OPTIONS]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        for line in self.process.stderr:
+            if found := re.search(r"serving on http://127.0.0.1:(\d+)", line):
+                self.port = int(found[1])
+                return
+        fail("the server did not start")
+
+    def ask(self, path: str, body: dict | None = None, key: str = KEY) -> str:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.read().decode()
+
+    def leave_early(self) -> None:
+        """A client that goes when its stream has begun."""
+        body = json.dumps({"prompt": "a", "max_tokens": 2000, "ignore_eos": True, "stream": True})
+        with socket.create_connection(("127.0.0.1", self.port)) as client:
+            client.sendall((f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
+                            f"Content-Length: {len(body)}\r\n\r\n{body}").encode())
+            client.recv(1)
+
+    def scrape(self) -> str:
+        """After a bit of everything."""
+        self.ask("/v1/completions", {"prompt": "The kernel provides", "max_tokens": 8})
+        self.leave_early()
+        try:
+            self.ask("/v1/models", key="wrong")
+            fail("a wrong key was taken")
+        except urllib.error.HTTPError as refusal:
+            refusal.close()
+        for _ in range(200):
+            text = self.ask("/metrics")
+            if "switchyard_client_disconnects_total{" in text:
+                return text
+            time.sleep(0.05)
+        fail("the client that left was not noticed")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def families_of(text: str) -> dict[str, tuple[str, set[str]]]:
+    """Name -> type and labels."""
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+    families = {name: (kind, set()) for name, kind in types.items()}
+    for name, labels in re.findall(r"^([a-zA-Z_:][\w:]*)(\{.*\})? \S+$", text, re.M):
+        family = name if name in types else SUFFIX.sub("", name)
+        if family not in families:
+            fail(f"{name} has no TYPE")
+        families[family][1].update(set(re.findall(r'(\w+)="', labels)) - {"le"})
+    return families
+
+
+def documented() -> dict[str, tuple[str, set[str]]]:
+    """The table of docs/metrics.md, "All metrics of a server": name, type, labels."""
+    text = (ROOT / "docs/metrics.md").read_text()
+    table = text[text.index("## All metrics of a server"):]
+    rows = re.findall(r"^\| `(switchyard_\w+)` \| (\w+) \| ([^|]*) \|", table, re.M)
+    return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
+
+
+def grafana_expressions() -> list[str]:
+    board = json.loads((ROOT / "deploy/grafana/switchyard.json").read_text())
+    ids = [panel["id"] for panel in board["panels"]]
+    if len(ids) != len(set(ids)):
+        fail("two panels of the Grafana dashboard have the same id")
+    expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
+    return [e.replace("$__rate_interval", "5m").replace("$instance", ".*") for e in expressions]
+
+
+def promtool(*arguments: str, text: str | None = None) -> None:
+    done = subprocess.run(["promtool", *arguments], input=text, capture_output=True, text=True)
+    if done.returncode != 0 or "lint" in done.stderr:
+        fail(f"promtool {' '.join(arguments)}: {done.stdout}{done.stderr}")
+    print(f"metrics: promtool {' '.join(arguments)}")
+
+
+def check_promql(expressions: list[str]) -> None:
+    rules = [{"record": f"expression_{i}", "expr": e} for i, e in enumerate(expressions)]
+    with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:
+        json.dump({"groups": [{"name": "grafana", "rules": rules}]}, file)  # JSON is YAML
+        file.flush()
+        promtool("check", "rules", file.name)
+
+
+def check_names(families: dict, where: str, text: str) -> None:
+    names = set(re.findall(r"\bswitchyard_\w+", text))
+    unknown = {n for n in names if n not in families and SUFFIX.sub("", n) not in families}
+    if unknown or not names:
+        fail(f"{where}: not in a scrape: {sorted(unknown)}")
+    print(f"metrics: {len(names)} names of {where} are in the scrape")
+
+
+def check_parser(text: str) -> None:
+    sys.path.append("/usr/lib/python3/dist-packages")  # Debian's, should this be another Python
+    try:
+        from prometheus_client.parser import text_string_to_metric_families
+    except ImportError:
+        print("metrics: python3-prometheus-client is not installed: its parser was not asked")
+        return
+    samples = sum(len(family.samples) for family in text_string_to_metric_families(text))
+    lines = sum(1 for line in text.splitlines() if line and not line.startswith("#"))
+    if samples != lines:
+        fail(f"Prometheus' Python parser reads {samples} samples of {lines}")
+    print(f"metrics: Prometheus' Python parser reads all {samples} samples")
+
+
+def main() -> int:
+    server = Server(sys.argv[1])
+    try:
+        text = server.scrape()
+    finally:
+        server.stop()
+    families = families_of(text)
+    ours = {name: facts for name, facts in families.items() if name.startswith("switchyard_")}
+    known = documented()
+    if known != ours:
+        wrong = [f"{n}: documented {known.get(n)}, scraped {ours.get(n)}" for n in sorted(known.keys() | ours.keys()) if known.get(n) != ours.get(n)]
+        fail("docs/metrics.md and a scrape differ:\n" + "\n".join(wrong))
+    print(f"metrics: {len(ours)} families as documented, {len(families) - len(ours)} more under vLLM's names")
+    grafana = grafana_expressions()
+    check_names(families, "deploy/grafana", " ".join(grafana))
+    check_names(families, "deploy/prometheus", (ROOT / "deploy/prometheus/alerts.yml").read_text())
+    check_parser(text)
+    if shutil.which("promtool") is None:
+        print("metrics: skipped: promtool is not installed")
+        return 77
+    promtool("check", "metrics", text=re.sub(r"^.*\bvllm:.*\n", "", text, flags=re.M))
+    check_promql(grafana)
+    for kind, name in (("config", "prometheus.yml"), ("rules", "alerts.yml")):
+        promtool("check", kind, str(ROOT / "deploy/prometheus" / name))
+    promtool("test", "rules", str(ROOT / "deploy/prometheus/alerts_test.yml"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
