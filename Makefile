@@ -2,7 +2,7 @@
 BUILD := build/release
 JOBS  := $(shell nproc)
 
-.PHONY: all deps build demo test bench exercises plots-venv check format sanitize fuzz clean
+.PHONY: all deps build demo test dashboard-test bench exercises plots-venv check format sanitize fuzz clean
 
 all: build
 
@@ -24,6 +24,12 @@ demo: build
 test: build
 	@scripts/check_all.sh
 	@ctest --preset release -j $(JOBS)
+
+# The dashboard in headless Chromium against the server's own numbers; screenshots in build/release/dashboard. By hand: the
+# browser takes 290 MB.
+dashboard-test: build
+	@scripts/install_deps.sh --dashboard
+	@.venv/bin/python tests/server/dashboard_test.py $(BUILD)/switchyard $(BUILD)/dashboard
 
 # clang-tidy and the tests under both sanitizers besides: much slower than `make test`, so by hand before a merge. CI
 # runs the fuzz alone of these.
