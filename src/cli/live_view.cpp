@@ -31,9 +31,9 @@ double number(const Json& json, std::string_view name) {
 }
 
 const Json::Array& array(const Json& json, std::string_view name) {
-  static const Json::Array kNone;
+  static const Json::Array none;
   const Json* const found = json.find(name);
-  return found != nullptr && found->is_array() ? found->as_array() : kNone;
+  return found != nullptr && found->is_array() ? found->as_array() : none;
 }
 
 double value_of(const Json& json) {
@@ -164,7 +164,7 @@ std::string layers_text(const LiveView& view, const Look& look, int rows) {
     table.add(
         {std::to_string(l), any ? fmt::format("{:.2f}", layer.imbalance) : "-",
          any ? fmt::format("{:.1f}", layer.touched) : "-",
-         any ? fmt::format("{} {}", hottest - layer.load.begin(), percent(*hottest / layer.picks))
+         any ? fmt::format("e{} {}", hottest - layer.load.begin(), percent(*hottest / layer.picks))
              : "-",
          strip(layer, look.columns - kBefore)});
   }

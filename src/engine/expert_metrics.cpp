@@ -36,8 +36,9 @@ std::string expert_metrics_text(const Statistics& statistics, MetricDetail detai
       "expert\n# TYPE switchyard_expert_assignments_total counter\n";
   for (int layer = 0; layer < statistics.num_layers(); ++layer) {
     const int experts = statistics.experts(layer);
-    std::vector<uint64_t> picks;
-    for (int e = 0; e < experts; ++e) picks.push_back(statistics.expert_picks(layer, e));
+    std::vector<uint64_t> picks(static_cast<size_t>(experts));
+    for (int e = 0; e < experts; ++e)
+      picks[static_cast<size_t>(e)] = statistics.expert_picks(layer, e);
     const int shown = detail == MetricDetail::top ? top : experts;
     for (const int e : busiest(picks, static_cast<size_t>(shown)))
       fmt::format_to(std::back_inserter(out),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/request_log.h"
 
+#include <cmath>
 #include <ctime>
 #include <string_view>
 
@@ -22,9 +23,7 @@ std::string time_text(int64_t wall_ns) {
 }
 
 /// Milliseconds to a microsecond.
-double ms(double seconds) {
-  return static_cast<double>(static_cast<int64_t>(seconds * 1e6 + 0.5)) / 1e3;
-}
+double ms(double seconds) { return static_cast<double>(std::llround(seconds * 1e6)) / 1e3; }
 
 double first_token_s(const RequestRecord& record) {
   return static_cast<double>(record.call.first_token_ns - record.received_ns) * 1e-9;

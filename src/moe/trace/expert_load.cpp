@@ -35,7 +35,7 @@ class Members {
     return {};
   }
   const Json::Array& array(const char* name, size_t low, size_t high) {
-    static const Json::Array kNone;
+    static const Json::Array none;
     const Json* const found = object_.find(name);
     if (found != nullptr && found->is_array() && found->as_array().size() >= low &&
         found->as_array().size() <= high)
@@ -44,7 +44,7 @@ class Members {
            low == high ? fmt::format("an array of {}", low)
                        : fmt::format("an array of {} to {}", low, high),
            found);
-    return kNone;
+    return none;
   }
   std::vector<uint64_t> counts(const Json& from, const char* name, size_t size) {
     std::vector<uint64_t> counts;

@@ -87,7 +87,7 @@ export function drawScale(canvas) {
   }
 }
 
-/** Rows of loads, [layer][expert] over the even share. Remembers its geometry for cellAt(). */
+/** Rows of loads, [layer][expert] over the even share, and a bar for each layer's imbalance. Remembers its geometry for cellAt(). */
 export class HeatMap {
   constructor(canvas) {
     this.canvas = canvas;
@@ -95,12 +95,13 @@ export class HeatMap {
     this.chosen = null; // [layer, expert]
   }
 
-  draw(rows) {
+  draw(rows, imbalances) {
     this.rows = rows;
     const layers = rows.length, experts = Math.max(...rows.map((r) => r.length), 1);
     const width = this.canvas.clientWidth, scale = devicePixelRatio || 1;
     this.label = width > 520 ? 26 : 20;
-    this.cell = [(width - this.label) / experts, Math.max(6, Math.min(20, 340 / Math.max(layers, 1)))];
+    const bars = width > 520 ? 88 : 44;
+    this.cell = [(width - this.label - bars) / experts, Math.max(6, Math.min(20, 340 / Math.max(layers, 1)))];
     const height = Math.ceil(this.cell[1] * layers);
     this.canvas.style.height = `${height}px`;
     this.canvas.width = Math.round(width * scale);
@@ -119,11 +120,25 @@ export class HeatMap {
     pen.textBaseline = "middle";
     const every = Math.ceil(12 / this.cell[1]);
     for (let l = 0; l < layers; l += every) pen.fillText(String(l), 0, (l + 0.5) * this.cell[1]);
+    this.drawBars(pen, imbalances, width - bars + 8, bars - 8, style);
     if (!this.chosen) return;
     pen.strokeStyle = style.getPropertyValue("--text");
     pen.lineWidth = 2;
     const [l, e] = this.chosen;
     pen.strokeRect(this.label + e * this.cell[0], l * this.cell[1], Math.max(this.cell[0] - gap, 2), this.cell[1] - gap);
+  }
+
+  /** As long as the layer's imbalance, the worst one's bar full; with its number where there is room. */
+  drawBars(pen, imbalances, left, width, style) {
+    const most = Math.max(...imbalances, 1), numbered = this.cell[1] >= 11 && width > 60;
+    const room = numbered ? width - 32 : width;
+    imbalances.forEach((value, l) => {
+      const y = l * this.cell[1], height = Math.max(this.cell[1] - 2, 2);
+      pen.fillStyle = style.getPropertyValue("--accent");
+      pen.fillRect(left, y, (room * value) / most, height);
+      pen.fillStyle = style.getPropertyValue("--text");
+      if (numbered) pen.fillText(value > 0 ? value.toFixed(1) : "–", left + room + 6, y + this.cell[1] / 2);
+    });
   }
 
   cellAt(x, y) {

@@ -104,7 +104,8 @@ function hottestOf(layer) {
 }
 
 function showLayers() {
-  heat.draw(shownLayers.map((layer) => layer.load.map((p) => (layer.picks > 0 ? (p * layer.load.length) / layer.picks : NaN))));
+  heat.draw(shownLayers.map((layer) => layer.load.map((p) => (layer.picks > 0 ? (p * layer.load.length) / layer.picks : NaN))),
+    shownLayers.map((layer) => (layer.picks > 0 ? layer.imbalance : 0)));
   showCell();
   if (!id("layers-detail").open) return;
   fill("layers", shownLayers.map((layer, l) => {
