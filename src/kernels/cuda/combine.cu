@@ -13,8 +13,8 @@ namespace switchyard::cuda {
 namespace {
 
 constexpr int kColumns = 8;  // of a thread at a time
-constexpr int kMaxThreads = 1024;
-constexpr int kMaxStrips = 2;  // D <= 1024 * 8 * 2
+constexpr int kMaxThreads = 512;
+constexpr int kMaxStrips = 4;  // of a thread: D <= 512 * 8 * 4; most widths need one
 
 struct Floats8 {
   float value[kColumns];
@@ -39,29 +39,43 @@ __device__ __forceinline__ void add_scaled(Floats8& sum, float weight, const uin
   }
 }
 
-// The new 8 values of y[t] from `column` on.
-__device__ Floats8 combined(const MoeFfn::Args& args, const bf16* rows, int64_t width, int top_k,
-                            int64_t t, int64_t column) {
-  Floats8 sum = {};
-#pragma unroll 4
-  for (int k = 0; k < top_k; ++k) {
-    const int row = args.routing.pick_row[t * top_k + k];
-    if (row < 0) continue;
-    const auto* from = reinterpret_cast<const uint4*>(rows + row * width + column);
-    add_scaled(sum, args.routing.weight[t * top_k + k], *from);
+// A token's picks, in shared memory. A pick without a row weighs nothing.
+struct Picks {
+  int32_t row[MoeRoute::kMaxTopK];
+  float weight[MoeRoute::kMaxTopK];
+
+  __device__ void load(const DeviceRouting& routing, int64_t t, int top_k) {
+    const int k = static_cast<int>(threadIdx.x);
+    if (k >= top_k) return;
+    row[k] = routing.pick_row[t * top_k + k];
+    weight[k] = row[k] < 0 ? 0.0f : routing.weight[t * top_k + k];
   }
-  Floats8 y = load_floats(args.y + t * width + column);
-  if (args.shared != nullptr) {
-    const float weight = args.shared_weight != nullptr ? args.shared_weight[t] : 1.0f;
-    const Floats8 shared = load_floats(args.shared + t * width + column);
+};
+
+// What is added to 8 values of y[t] from `column` on. Rows are asked for kAtOnce at a time.
+__device__ Floats8 expert_sum(const MoeFfn::Args& args, const Picks& picks, const bf16* rows,
+                              int64_t width, int top_k, int64_t t, int64_t column) {
+  constexpr int kAtOnce = 8;
+  Floats8 sum = {};
+  for (int first = 0; first < top_k; first += kAtOnce) {
+    uint4 value[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kColumns; ++i) {
-      sum.value[i] = fmaf(weight, shared.value[i], sum.value[i]);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int row = first + i < top_k ? picks.row[first + i] : -1;
+      value[i] = make_uint4(0, 0, 0, 0);
+      if (row >= 0) value[i] = *reinterpret_cast<const uint4*>(rows + row * width + column);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i < top_k) add_scaled(sum, picks.weight[first + i], value[i]);
     }
   }
+  if (args.shared == nullptr) return sum;
+  const float weight = args.shared_weight != nullptr ? args.shared_weight[t] : 1.0f;
+  const Floats8 shared = load_floats(args.shared + t * width + column);
 #pragma unroll
-  for (int i = 0; i < kColumns; ++i) y.value[i] = fmaf(args.scale, sum.value[i], y.value[i]);
-  return y;
+  for (int i = 0; i < kColumns; ++i) sum.value[i] = fmaf(weight, shared.value[i], sum.value[i]);
+  return sum;
 }
 
 // The sum over the block, in all threads.
@@ -91,24 +105,45 @@ __device__ void store_normed(const MoeFfn::Args& args, const Floats8& y, float i
       make_uint4(pair[0], pair[1], pair[2], pair[3]);
 }
 
-// Each thread owns kMaxStrips strips of 8 columns. kSum false: y is complete, only the norm is left.
-template <bool kSum>
-__global__ void __launch_bounds__(kMaxThreads)
+// This thread's columns of strip s.
+__device__ __forceinline__ int64_t column_of(int s) {
+  return (static_cast<int64_t>(s) * blockDim.x + threadIdx.x) * kColumns;
+}
+
+// Each thread owns kStrips strips of 8 columns. kSum false: y is complete, only the norm is left. With a sum, the launch before
+// makes `rows` alone: the picks and y are older and are read while it ends.
+template <bool kSum, int kStrips>
+__global__ void __launch_bounds__(kMaxThreads, kStrips == 1 ? 2 : 1)
     combine_tokens(MoeFfn::Args args, const bf16* rows, int64_t width, int top_k) {
+  __shared__ Picks picks;
   let_next_begin();
-  wait_for_previous();
   const int64_t t = blockIdx.x;
-  Floats8 y[kMaxStrips] = {};
+  Floats8 y[kStrips] = {};
+  const auto load_y = [&] {
+#pragma unroll
+    for (int s = 0; s < kStrips; ++s) {
+      if (column_of(s) < width) y[s] = load_floats(args.y + t * width + column_of(s));
+    }
+  };
+  if constexpr (kSum) {
+    picks.load(args.routing, t, top_k);
+    load_y();
+    __syncthreads();
+  }
+  wait_for_previous();
+  if constexpr (!kSum) load_y();
   float squares = 0;
 #pragma unroll
-  for (int s = 0; s < kMaxStrips; ++s) {
-    const int64_t column = (static_cast<int64_t>(s) * blockDim.x + threadIdx.x) * kColumns;
+  for (int s = 0; s < kStrips; ++s) {
+    const int64_t column = column_of(s);
     if (column >= width) break;
     if constexpr (kSum) {
-      y[s] = combined(args, rows, width, top_k, t, column);
+      const Floats8 sum = expert_sum(args, picks, rows, width, top_k, t, column);
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) {
+        y[s].value[i] = fmaf(args.scale, sum.value[i], y[s].value[i]);
+      }
       store_floats(y[s], args.y + t * width + column);
-    } else {
-      y[s] = load_floats(args.y + t * width + column);
     }
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) squares = fmaf(y[s].value[i], y[s].value[i], squares);
@@ -117,8 +152,8 @@ __global__ void __launch_bounds__(kMaxThreads)
   const float mean = block_sum(squares) / static_cast<float>(width);
   const float inverse = 1.0f / sqrtf(mean + args.next_epsilon);
 #pragma unroll
-  for (int s = 0; s < kMaxStrips; ++s) {
-    const int64_t column = (static_cast<int64_t>(s) * blockDim.x + threadIdx.x) * kColumns;
+  for (int s = 0; s < kStrips; ++s) {
+    const int64_t column = column_of(s);
     if (column < width) store_normed(args, y[s], inverse, t * width + column, column);
   }
 }
@@ -128,22 +163,27 @@ unsigned threads_of(int64_t width) noexcept {
   return static_cast<unsigned>(threads < kMaxThreads ? threads : kMaxThreads);
 }
 
+template <bool kSum>
+void launch(const MoeFfn::Problem& problem, const MoeFfn::Args& args, const bf16* rows,
+            void* stream) noexcept {
+  const bool one = problem.width <= kMaxThreads * kColumns;
+  launch_chained(one ? combine_tokens<kSum, 1> : combine_tokens<kSum, kMaxStrips>,
+                 dim3(static_cast<unsigned>(args.tokens)), threads_of(problem.width), 0,
+                 static_cast<cudaStream_t>(stream), args, rows, problem.width, problem.rule.top_k);
+}
+
 }  // namespace
 
 void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args, const void* rows,
                     void* stream) noexcept {
   if (args.tokens == 0) return;
-  launch_chained(combine_tokens<true>, dim3(static_cast<unsigned>(args.tokens)),
-                 threads_of(problem.width), 0, static_cast<cudaStream_t>(stream), args,
-                 static_cast<const bf16*>(rows), problem.width, problem.rule.top_k);
+  launch<true>(problem, args, static_cast<const bf16*>(rows), stream);
 }
 
 void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
                       void* stream) noexcept {
   if (args.tokens == 0 || args.next_x == nullptr) return;
-  launch_chained(combine_tokens<false>, dim3(static_cast<unsigned>(args.tokens)),
-                 threads_of(problem.width), 0, static_cast<cudaStream_t>(stream), args,
-                 static_cast<const bf16*>(nullptr), problem.width, problem.rule.top_k);
+  launch<false>(problem, args, nullptr, stream);
 }
 
 }  // namespace switchyard::cuda

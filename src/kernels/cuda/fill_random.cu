@@ -21,7 +21,16 @@ __global__ void fill_kernel(T* to, int64_t count, float bound, uint2 key) {
   }
 }
 
+__global__ void round_kernel(float* values, int64_t count) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) values[i] = to_f32(from_f32<bf16>(values[i]));
+}
+
 }  // namespace
+
+void round_to_bf16(float* values, int64_t count, StreamHandle stream) noexcept {
+  if (count > 0) round_kernel<<<grid_of(count, 256), 256, 0, stream>>>(values, count);
+}
 
 void fill_random(void* to, DType dtype, int64_t count, float bound, uint64_t seed,
                  StreamHandle stream) noexcept {

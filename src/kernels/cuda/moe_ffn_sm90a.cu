@@ -99,6 +99,7 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.down_bias = {args.down_bias, static_cast<int>(problem.width)};
   params.biased = args.up_bias != nullptr || args.down_bias != nullptr;
   const int64_t rows = args.rows > 0 ? args.rows : args.tokens * problem.rule.top_k;
+  params.asks_ahead = rows >= 2 * problem.rule.experts;
   choose(rows, problem.rule.experts, problem.width, ffn)
       .launch(params, static_cast<cudaStream_t>(stream));
   if (args.stop == MoeFfn::Stop::never) launch_combine(problem, args, params.rows, stream);

@@ -23,6 +23,21 @@ __device__ __forceinline__ void init_barriers(Shared<TileT>& shared) {
   barrier_init_done();
 }
 
+/// Asks for the beginning of the weights that are this block's first if every expert has one tile of tokens. Routing still runs then
+/// and leaves the memory idle; a wrong guess costs nothing else.
+template <class TileT>
+__device__ __forceinline__ void ask_ahead(const MoeFfnParams& p) {
+  constexpr int kStrips = TileT::kRows / MoePack::kBlockRows;
+  constexpr int kPieces = kAheadBytes / kStrips / MoePack::kBlockBytes;
+  const int blocks = 2 * p.ffn_width / TileT::kRows, steps = p.width / kStepInputs;
+  const int expert = static_cast<int>(blockIdx.x) / blocks;
+  const int block = static_cast<int>(blockIdx.x) % blocks, strip = static_cast<int>(threadIdx.x);
+  if (!p.asks_ahead || strip >= kStrips || expert >= p.experts) return;
+  const int64_t row = (int64_t{expert} * blocks + block) * kStrips + strip;
+  ask_for(reinterpret_cast<const char*>(p.w13) + row * steps * MoePack::kBlockBytes,
+          min(kPieces, steps) * MoePack::kBlockBytes);
+}
+
 /// The last block leaves the counters zero for the next call.
 __device__ __forceinline__ void leave(const MoeFfnParams& p) {
   __threadfence();
@@ -35,6 +50,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     moe_ffn_kernel(const __grid_constant__ MoeFfnParams p) {
   extern __shared__ __align__(1024) uint8_t bytes[];
   Shared<TileT>& shared = *reinterpret_cast<Shared<TileT>*>(bytes);
+  ask_ahead<TileT>(p);
   if (threadIdx.x == 0) init_barriers(shared);
   wait_for_previous();
   make_plan<TileT>(shared.plan, p);

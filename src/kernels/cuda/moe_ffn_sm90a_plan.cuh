@@ -36,6 +36,7 @@ struct MoeFfnParams {
   GluCurve curve;
   RowBias up_bias, down_bias;
   bool biased;
+  bool asks_ahead;  ///< most experts have rows: weights are asked for before the routing is known
 };
 
 constexpr int kMaxExperts = 384;
@@ -48,7 +49,8 @@ constexpr int kStepBytes = 128;
 constexpr int kNumConsumers = 2;  ///< warpgroups
 constexpr int kGatherThreads = 96;
 constexpr int kThreads = 128 * (kNumConsumers + 1);
-constexpr int kQueue = 4;  ///< items that a block may have under way
+constexpr int kAheadBytes = 192 * 1024;  ///< of a block; all blocks' must leave room in the L2
+constexpr int kQueue = 4;                ///< items that a block may have under way
 constexpr int kQueueReaders = 4 * kNumConsumers + kGatherThreads / 32;  ///< warps
 
 /// A tile configuration. kM64: 64-row weight tiles of one consumer; kLead: stages that the first consumer keeps ahead of

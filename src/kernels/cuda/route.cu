@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing: picks of every token, then the rows of every expert, in one launch to 64 tokens and in two beyond.
+// Routing: picks of every token, then the rows of every expert, in one launch to 32 tokens and in two, chained, beyond.
 //
 //   score   one warp a token makes the picks (route_token.cuh); a block counts its tokens' picks per expert
 //   place   a block adds the counts of the blocks before it, scans them over experts, and gives each pick its row:
 //           the rank of a token among the 32 of its round is a population count in the expert's bit mask
 // Rows are sorted by expert, then token: the order depends on the picks alone. No atomics on global memory but for the
 // count of unusable tokens.
+#include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/route_token.cuh"
 
 namespace switchyard::cuda {
@@ -13,7 +14,8 @@ namespace {
 
 constexpr int kMaxExperts = MoeRoute::kMaxExperts;
 constexpr int kPlaceWarps = 32;
-constexpr int kBatch = 4;  // rounds that are placed together
+constexpr int kBatch = 4;            // rounds that are placed together
+constexpr int kOneBlockTokens = 32;  // a warp each, or two with more than 256 experts
 
 /// How many tokens a block works on at once, one a warp. Experts beyond 256 need twice the registers.
 template <int kPerLane>
@@ -132,6 +134,8 @@ __device__ void place_rounds(PlaceShared& s, const RouteRule& rule, const Device
 template <int kPerLane, int kWarps>
 __global__ void __launch_bounds__(kWarps * 32, 1)
     route_one_block(RouteRule rule, MoeRoute::Args args) {
+  let_next_begin();
+  wait_for_previous();
   constexpr int kThreads = kWarps * 32;
   __shared__ PlaceShared s;
   const int64_t live = live_tokens(args);
@@ -156,6 +160,8 @@ __global__ void __launch_bounds__(kWarps * 32, 1)
 template <int kPerLane, int kWarps>
 __global__ void __launch_bounds__(kWarps * 32, 1)
     score_blocks(RouteRule rule, MoeRoute::Args args, int rounds, int* counts) {
+  let_next_begin();
+  wait_for_previous();
   constexpr int kThreads = kWarps * 32;
   __shared__ int count[kMaxExperts];
   const int64_t live = live_tokens(args);
@@ -199,6 +205,8 @@ __device__ void sum_counts(PlaceShared& s, int experts, const int* counts, int n
 __global__ void __launch_bounds__(kPlaceWarps * 32, 1)
     place_blocks(RouteRule rule, MoeRoute::Args args, int rounds, const int* counts,
                  int num_counted, int counted_a_block) {
+  let_next_begin();
+  wait_for_previous();
   __shared__ PlaceShared s;
   const int block = static_cast<int>(blockIdx.x);
   sum_counts(s, rule.experts, counts, num_counted, block * counted_a_block);
@@ -229,17 +237,17 @@ void launch_two(const RouteRule& rule, const MoeRoute::Args& args, int rounds,
   const int placed = place_rounds * kPlaceWarps;
   const auto score_grid = static_cast<unsigned>(parts_of(args.tokens, scored));
   const auto place_grid = static_cast<unsigned>(parts_of(args.tokens, placed));
-  score_blocks<kPerLane, kWarps>
-      <<<score_grid, kWarps * 32, 0, stream>>>(rule, args, rounds, counts);
-  place_blocks<<<place_grid, kPlaceWarps * 32, 0, stream>>>(
-      rule, args, place_rounds, counts, static_cast<int>(score_grid), placed / scored);
+  launch_chained(score_blocks<kPerLane, kWarps>, dim3(score_grid), kWarps * 32, 0, stream, rule,
+                 args, rounds, counts);
+  launch_chained(place_blocks, dim3(place_grid), kPlaceWarps * 32, 0, stream, rule, args,
+                 place_rounds, counts, static_cast<int>(score_grid), placed / scored);
 }
 
 template <int kPerLane>
 void launch(const RouteRule& rule, const MoeRoute::Args& args, cudaStream_t stream) noexcept {
   constexpr int kWarps = kWarpsFor<kPerLane>, kFewWarps = 8;
-  if (args.tokens <= 2 * kWarps) {
-    route_one_block<kPerLane, kWarps><<<1, kWarps * 32, 0, stream>>>(rule, args);
+  if (args.tokens <= kOneBlockTokens) {
+    launch_chained(route_one_block<kPerLane, kWarps>, dim3(1), kWarps * 32, 0, stream, rule, args);
     return;
   }
   // Few tokens a block while there are multiprocessors for them all: a warp's picks wait for each other.

@@ -35,6 +35,8 @@ struct NormRows {
   float eps = 1e-6f;
   float* y_f32 = nullptr;  ///< [T, D], or null
   void* y_bf16 = nullptr;  ///< [T, D], or null
+  /// [T, 2 D] bf16, or null: high | low, whose sum is y to within 2^-17. Only norm_rows stores it.
+  void* y_split = nullptr;
 };
 void norm_rows(const NormRows& args, StreamHandle stream) noexcept;
 
@@ -49,6 +51,20 @@ struct NormRoute {
 /// False for many tokens, where two launches are faster, and for widths that it cannot do.
 bool norm_route_accepts(const NormRoute& args) noexcept;
 void norm_route(const NormRoute& args, StreamHandle stream) noexcept;
+
+/// The same for up to some hundred tokens, on tensor cores with both factors in two parts of bf16: nearly as exact as f32.
+bool norm_gate_accepts(const NormRoute& args) noexcept;
+void norm_gate(const NormRoute& args, StreamHandle stream) noexcept;
+
+/// Gate rows in two parts of bf16, for products of NormRows::y_split.
+struct SplitGate {
+  const float* gate = nullptr;  ///< [E, D]
+  int64_t num_experts = 0, width = 0;
+  void* high = nullptr;        ///< [E, 2 D]: high | high
+  void* low = nullptr;         ///< [E, D]
+  int32_t* any_low = nullptr;  ///< [1] set to 1 if any low part is not 0, else left alone
+};
+void split_gate(const SplitGate& args, StreamHandle stream) noexcept;
 
 enum class QkNormKind : uint8_t { none, per_head, full_width };
 
@@ -160,5 +176,7 @@ void moe_plain(const PlainMoe& args, StreamHandle stream) noexcept;
 /// Weights for measurements: uniform in [-bound, bound], Philox of (seed, position), the same on every machine.
 void fill_random(void* to, DType dtype, int64_t count, float bound, uint64_t seed,
                  StreamHandle stream) noexcept;
+/// Values that bf16 can hold, in place.
+void round_to_bf16(float* values, int64_t count, StreamHandle stream) noexcept;
 
 }  // namespace switchyard::cuda

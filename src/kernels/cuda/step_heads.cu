@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads between the q, k, v product and attention: norm, clip, rope, and the store to q and the caches. One warp for one head of
-// one token. Bound by memory at many tokens and by latency at few.
+// Heads between the q, k, v product and attention: norm, clip, rope, and the store to q and the caches. A block has a token, or one
+// warp a head of one token. Bound by memory at many tokens and by latency at few.
 // Source: Su et al. 2021, arXiv 2104.09864 (rope); Zhang and Sennrich 2019, arXiv 1910.07467 (RMS norm).
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/step.h"
@@ -10,6 +10,11 @@ namespace switchyard::cuda {
 namespace {
 
 constexpr int kHeadWarps = 4;
+constexpr int kHeadsEach = 4;  // of a warp that has its token's heads in registers
+constexpr int kMostHeads = 128;
+
+/// Heads of a token, q, k and v, that a block holds in registers.
+constexpr int most_heads(int pairs) { return pairs < 4 ? kMostHeads : kMostHeads / 2; }
 
 // Mean square of `width` values, by one warp.
 __device__ float warp_rms_scale(const float* x, int64_t width, float eps) {
@@ -94,102 +99,135 @@ __device__ __forceinline__ void store_run(const float (&from)[kPairs], bf16* to)
         make_uint2(pack_bf16(from[0], from[1]), pack_bf16(from[2], from[3]));
   }
 }
-
-// 1 / rms over all heads of a kind, by one warp.
-__device__ float full_width_scale(const float* x, int64_t width, float eps) {
-  const auto* quads = reinterpret_cast<const float4*>(x);
+template <int kPairs>
+__device__ __forceinline__ float squares_of(const Pairs<kPairs>& x) {
   float sum = 0;
-#pragma unroll 8
-  for (int64_t i = threadIdx.x % kWarp; i < width / 4; i += kWarp) sum += squares_of(quads[i]);
-  return rsqrtf(warp_sum(sum) / static_cast<float>(width) + eps);
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) sum += x.low[i] * x.low[i] + x.high[i] * x.high[i];
+  return sum;
 }
 
-// The same for bf16 heads of 64, 128 or 256 values that are turned as a whole: a lane holds kPairs = Z / 64 neighbours and
-// their partners half a head away, so each value is read once. What does not depend on qkv is read before the launch before
-// has ended.
+// 1 / rms over heads [first, end), from what each lane holds of each head's squares.
+__device__ float heads_scale(const float (&squares)[kMostHeads][kWarp], int first, int end,
+                             int width, float eps) {
+  float sum = 0;
+#pragma unroll 4
+  for (int head = first; head < end; ++head) sum += squares[head][threadIdx.x % kWarp];
+  return rsqrtf(warp_sum(sum) / static_cast<float>((end - first) * width) + eps);
+}
+
+// The head's norm, clip and turn. `turn` holds cos and sin; v heads have neither norm nor turn.
 template <int kPairs>
-__global__ void __launch_bounds__(kHeadWarps* kWarp) prepare_turned_kernel(PrepareHeads a) {
-  constexpr int kHalf = kPairs * kWarp, kWidth = 2 * kHalf;
-  const int64_t t = blockIdx.y;
-  const int first = static_cast<int>(threadIdx.x) % kWarp * kPairs;
-  const int head = blockIdx.x * kHeadWarps + threadIdx.x / kWarp;
-  const bool exists = head < a.heads + 2 * a.kv_heads;
-  const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
-  const bool full = a.norm == QkNormKind::full_width;
-  Pairs<kPairs> weight, turn;  // turn: cos and sin
-  int64_t slot = 0;
-  if (exists) {
-    slot = a.slot[t];
+__device__ __forceinline__ void finish_head(const PrepareHeads& a, Pairs<kPairs>& x, float scale,
+                                            const Pairs<kPairs>& weight, const Pairs<kPairs>& turn,
+                                            bool is_v) {
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    float low = x.low[i], high = x.high[i];
     if (!is_v && a.norm != QkNormKind::none) {
-      const int own = is_q ? head : head - a.heads;
-      weight = load_pairs<kPairs>((is_q ? a.q_norm : a.k_norm) + (full ? own * kWidth : 0) + first);
+      low = low * scale * weight.low[i];
+      high = high * scale * weight.high[i];
     }
-    if (!is_v) {
-      const int64_t angle = int64_t{a.rope_row[t]} * kHalf + first;
-      load_run<kPairs>(a.cos + angle, turn.low);
-      load_run<kPairs>(a.sin + angle, turn.high);
+    if (a.clip > 0) {
+      low = fminf(fmaxf(low, -a.clip), a.clip);
+      high = fminf(fmaxf(high, -a.clip), a.clip);
     }
+    x.low[i] = is_v ? low : low * turn.low[i] - high * turn.high[i];
+    x.high[i] = is_v ? high : high * turn.low[i] + low * turn.high[i];
+  }
+}
+
+// The same for bf16 heads of 64, 128 or 256 values that are turned as a whole: a block has a token and a warp kHeadsEach of its
+// heads, all of whose values it asks for at once; a lane holds kPairs = Z / 64 neighbours and their partners half a head away.
+// What does not depend on qkv is read before the launch before has ended.
+template <int kPairs>
+__global__ void __launch_bounds__(most_heads(kPairs) / kHeadsEach * kWarp)
+    prepare_token_kernel(PrepareHeads a) {
+  constexpr int kHalf = kPairs * kWarp, kWidth = 2 * kHalf;
+  __shared__ float squares[kMostHeads][kWarp];
+  const int64_t t = blockIdx.x;
+  const int lane = threadIdx.x % kWarp, first = lane * kPairs;
+  const int begin = static_cast<int>(threadIdx.x) / kWarp * kHeadsEach;
+  const int turned = a.heads + a.kv_heads, count = min(kHeadsEach, turned + a.kv_heads - begin);
+  const bool full = a.norm == QkNormKind::full_width;
+  const int64_t slot = a.slot[t];
+  Pairs<kPairs> weight[kHeadsEach] = {}, turn = {}, x[kHeadsEach] = {};
+  if (begin < turned) {
+    const int64_t angle = int64_t{a.rope_row[t]} * kHalf + first;
+    load_run<kPairs>(a.cos + angle, turn.low);
+    load_run<kPairs>(a.sin + angle, turn.high);
+  }
+#pragma unroll
+  for (int i = 0; i < kHeadsEach; ++i) {
+    const int head = begin + i;
+    if (a.norm == QkNormKind::none || head >= turned) break;
+    const bool is_q = head < a.heads;
+    const int own = full ? is_q ? head : head - a.heads : 0;
+    weight[i] = load_pairs<kPairs>((is_q ? a.q_norm : a.k_norm) + own * kWidth + first);
   }
   let_next_begin();
   wait_for_previous();
-  if (!exists) return;
-  const float* row = a.qkv + t * (a.heads + 2 * a.kv_heads) * kWidth;
-  Pairs<kPairs> x = load_pairs<kPairs>(row + head * kWidth + first);
-  if (!is_v && a.norm != QkNormKind::none) {
-    float scale = 0;
-    if (full) {
-      scale = full_width_scale(row + (is_q ? 0 : a.heads * kWidth),
-                               int64_t{is_q ? a.heads : a.kv_heads} * kWidth, a.eps);
-    } else {
-      float sum = 0;
+  const float* row = a.qkv + (t * (turned + a.kv_heads) + begin) * kWidth + first;
 #pragma unroll
-      for (int i = 0; i < kPairs; ++i) sum += x.low[i] * x.low[i] + x.high[i] * x.high[i];
-      scale = rsqrtf(warp_sum(sum) / kWidth + a.eps);
-    }
+  for (int i = 0; i < kHeadsEach; ++i) {
+    if (i < count) x[i] = load_pairs<kPairs>(row + i * kWidth);
+  }
+  float q_scale = 1, k_scale = 1;
+  if (full) {
 #pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      x.low[i] = x.low[i] * scale * weight.low[i];
-      x.high[i] = x.high[i] * scale * weight.high[i];
+    for (int i = 0; i < kHeadsEach; ++i) {
+      if (i < count) squares[begin + i][lane] = squares_of(x[i]);
     }
+    __syncthreads();
+    if (begin < a.heads) q_scale = heads_scale(squares, 0, a.heads, kWidth, a.eps);
+    if (begin + count > a.heads) k_scale = heads_scale(squares, a.heads, turned, kWidth, a.eps);
   }
-  if (a.clip > 0) {
+  const int64_t block = slot / a.block_tokens, offset = slot % a.block_tokens;
 #pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      x.low[i] = fminf(fmaxf(x.low[i], -a.clip), a.clip);
-      x.high[i] = fminf(fmaxf(x.high[i], -a.clip), a.clip);
+  for (int i = 0; i < kHeadsEach; ++i) {
+    const int head = begin + i;
+    if (i >= count) break;
+    const bool is_q = head < a.heads, is_v = head >= turned;
+    float scale = is_q ? q_scale : k_scale;
+    if (a.norm == QkNormKind::per_head) {
+      scale = rsqrtf(warp_sum(squares_of(x[i])) / kWidth + a.eps);
     }
-  }
-  if (!is_v) {
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      const float low = x.low[i], high = x.high[i];
-      x.low[i] = low * turn.low[i] - high * turn.high[i];
-      x.high[i] = high * turn.low[i] + low * turn.high[i];
+    finish_head(a, x[i], scale, weight[i], turn, is_v);
+    bf16* to = static_cast<bf16*>(a.q) + (t * a.heads + head) * kWidth;
+    if (!is_q) {
+      const int g = is_v ? head - turned : head - a.heads;
+      to = static_cast<bf16*>(is_v ? a.v_cache : a.k_cache) +
+           ((block * a.kv_heads + g) * a.block_tokens + offset) * kWidth;
     }
+    store_run<kPairs>(x[i].low, to + first);
+    store_run<kPairs>(x[i].high, to + kHalf + first);
   }
-  bf16* to = static_cast<bf16*>(a.q) + (t * a.heads + head) * kWidth;
-  if (!is_q) {
-    const int64_t block = slot / a.block_tokens, offset = slot % a.block_tokens;
-    const int g = is_v ? head - a.heads - a.kv_heads : head - a.heads;
-    to = static_cast<bf16*>(is_v ? a.v_cache : a.k_cache) +
-         ((block * a.kv_heads + g) * a.block_tokens + offset) * kWidth;
-  }
-  store_run<kPairs>(x.low, to + first);
-  store_run<kPairs>(x.high, to + kHalf + first);
+}
+
+template <int kPairs>
+bool launch_token(const PrepareHeads& args, StreamHandle stream) {
+  const int heads = args.heads + 2 * args.kv_heads;
+  if (heads > most_heads(kPairs)) return false;
+  launch_chained(prepare_token_kernel<kPairs>, dim3(grid_of(args.tokens, 1)),
+                 grid_of(heads, kHeadsEach) * kWarp, 0, stream, args);
+  return true;
+}
+
+bool launch_by_token(const PrepareHeads& args, StreamHandle stream) {
+  if (args.dtype != DType::bf16 || args.rotary_dim != args.head_dim) return false;
+  return args.head_dim == 64    ? launch_token<1>(args, stream)
+         : args.head_dim == 128 ? launch_token<2>(args, stream)
+         : args.head_dim == 256 ? launch_token<4>(args, stream)
+                                : false;
 }
 
 }  // namespace
 
 void prepare_heads(const PrepareHeads& args, StreamHandle stream) noexcept {
-  if (args.tokens == 0) return;
+  if (args.tokens == 0 || launch_by_token(args, stream)) return;
   const dim3 grid(grid_of(args.heads + 2 * args.kv_heads, kHeadWarps), grid_of(args.tokens, 1));
-  auto* kernel = args.dtype == DType::f32 ? prepare_kernel<float> : prepare_kernel<bf16>;
-  if (args.dtype == DType::bf16 && args.rotary_dim == args.head_dim) {
-    if (args.head_dim == 64) kernel = prepare_turned_kernel<1>;
-    if (args.head_dim == 128) kernel = prepare_turned_kernel<2>;
-    if (args.head_dim == 256) kernel = prepare_turned_kernel<4>;
-  }
-  launch_chained(kernel, grid, kHeadWarps * kWarp, 0, stream, args);
+  launch_chained(args.dtype == DType::f32 ? prepare_kernel<float> : prepare_kernel<bf16>, grid,
+                 kHeadWarps * kWarp, 0, stream, args);
 }
 
 }  // namespace switchyard::cuda

@@ -34,6 +34,25 @@ __device__ __forceinline__ void store_normed(const NormRows& a, int64_t at, cons
       make_uint2(pack_bf16(y.x, y.y), pack_bf16(y.z, y.w));
 }
 
+// Into y_split, column `at` of row t on.
+__device__ __forceinline__ void store_split(const NormRows& a, int64_t t, int64_t at, float y) {
+  if (a.y_split == nullptr) return;
+  bf16* to = static_cast<bf16*>(a.y_split) + 2 * t * a.width + at;
+  const bf16 high = from_f32<bf16>(y);
+  to[0] = high;
+  to[a.width] = from_f32<bf16>(y - to_f32(high));
+}
+__device__ __forceinline__ void store_split(const NormRows& a, int64_t t, int64_t at,
+                                            const float4& y) {
+  if (a.y_split == nullptr) return;
+  bf16* to = static_cast<bf16*>(a.y_split) + 2 * t * a.width + at;
+  const uint2 high = make_uint2(pack_bf16(y.x, y.y), pack_bf16(y.z, y.w));
+  *reinterpret_cast<uint2*>(to) = high;
+  *reinterpret_cast<uint2*>(to + a.width) =
+      make_uint2(pack_bf16(y.x - low_bf16(high.x), y.y - high_bf16(high.x)),
+                 pack_bf16(y.z - low_bf16(high.y), y.w - high_bf16(high.y)));
+}
+
 __device__ __forceinline__ const float* norm_row(const NormRows& a, int64_t t) {
   return a.x + (a.row != nullptr ? int64_t{a.row[t]} : t) * a.width;
 }
@@ -51,7 +70,9 @@ __global__ void norm_kernel(NormRows a) {
   const float scale = rsqrtf(block_sum(sum, scratch) / static_cast<float>(a.width) + a.eps);
 #pragma unroll 4
   for (int64_t i = threadIdx.x; i < a.width; i += blockDim.x) {
-    store_normed(a, t * a.width + i, row[i] * scale * a.weight[i]);
+    const float y = row[i] * scale * a.weight[i];
+    store_normed(a, t * a.width + i, y);
+    store_split(a, t, i, y);
   }
 }
 
@@ -78,9 +99,10 @@ __global__ void __launch_bounds__(kRowThreads) norm_quads_kernel(NormRows a) {
     const int at = static_cast<int>(threadIdx.x) + i * kRowThreads;
     if (at >= quads) break;
     const float4 w = weight[at];
-    store_normed(a, t * a.width + at * 4,
-                 make_float4(x[i].x * scale * w.x, x[i].y * scale * w.y, x[i].z * scale * w.z,
-                             x[i].w * scale * w.w));
+    const float4 y = make_float4(x[i].x * scale * w.x, x[i].y * scale * w.y, x[i].z * scale * w.z,
+                                 x[i].w * scale * w.w);
+    store_normed(a, t * a.width + at * 4, y);
+    store_split(a, t, at * 4, y);
   }
 }
 

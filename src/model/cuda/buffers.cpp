@@ -54,6 +54,7 @@ int64_t place(const ModelConfig& config, const LoadOptions& options, std::byte* 
   room.take(b.rows, tokens * width, each);
   room.take(b.next_rows, tokens * width, each);
   room.take(b.normed, tokens * width);
+  room.take(b.split, options.dtype == DType::bf16 ? tokens * 2 * width : 0, 2);
   room.take(b.qkv, tokens * most.qkv);
   room.take(b.q, tokens * most.q, each);
   room.take(b.mixed, tokens * most.q, each);

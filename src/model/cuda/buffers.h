@@ -16,6 +16,7 @@ struct Buffers {
   std::byte* rows = nullptr;       ///< [T, D] in the precision of the run: what products read
   std::byte* next_rows = nullptr;  ///< the same for the next block, while this block's are read
   float* normed = nullptr;         ///< [T, D] f32: what gates read
+  std::byte* split = nullptr;      ///< [T, 2 D] bf16: the same in two parts, of runs in bf16
   float* qkv = nullptr;            ///< [T, (H + 2 G) Z]
   std::byte* q = nullptr;          ///< [T, H, Z]
   std::byte* mixed = nullptr;      ///< [T, H, Z]

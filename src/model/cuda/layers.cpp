@@ -131,6 +131,27 @@ void CudaModel::run_attention(int layer, const StepShape& shape, const StepPoint
   dense(buffers_.mixed, w.output, shape.tokens, buffers_.x, true);
 }
 
+// The same for many tokens, on tensor cores and nearly as exact as in f32: normed rows and gates in two parts of bf16.
+void CudaModel::run_split_gate(int layer, const k::NormRoute& both) {
+  const BlockWeights& w = weights_.blocks[layer];
+  k::NormRows norm = both.norm;
+  norm.y_split = buffers_.split;
+  k::norm_rows(norm, queue());
+  k::Dense product{.x = buffers_.split,
+                   .weight = w.gate_high,
+                   .tokens = norm.tokens,
+                   .n = both.num_experts,
+                   .k = 2 * norm.width,
+                   .y = both.logits};
+  products_.run(product, queue());
+  if (w.gate_low == nullptr) return;
+  product.x = norm.y_bf16;
+  product.weight = w.gate_low;
+  product.k = norm.width;
+  product.accumulate = true;
+  products_.run(product, queue());
+}
+
 // The norm before the experts, and their gate's logits.
 void CudaModel::run_gate(int layer, const StepShape& shape) {
   const BlockWeights& w = weights_.blocks[layer];
@@ -147,9 +168,10 @@ void CudaModel::run_gate(int layer, const StepShape& shape) {
       .gate = reinterpret_cast<float*>(w.gate.data),
       .num_experts = experts,
       .logits = buffers_.gate};
-  if (bf16() && k::norm_route_accepts(both) && !deterministic()) {
-    k::norm_route(both, queue());
-    return;
+  if (bf16() && !deterministic()) {
+    if (k::norm_route_accepts(both)) return k::norm_route(both, queue());
+    if (k::norm_gate_accepts(both)) return k::norm_gate(both, queue());
+    return run_split_gate(layer, both);
   }
   norm(w.ffn_norm, shape, true);
   products_.run({.x = normed,

@@ -52,6 +52,7 @@ class CudaModel final : public Model {
   void run_qkv(int layer, const StepShape& shape);
   Status run_ffn(int layer, const StepShape& shape);
   void run_gate(int layer, const StepShape& shape);
+  void run_split_gate(int layer, const switchyard::cuda::NormRoute& both);
   void run_gated_dense(int layer, const StepShape& shape, const float* weight_logits);
   Status run_experts(int layer, const StepShape& shape);
   void run_head(const StepShape& shape, const StepPointers& step);

@@ -241,7 +241,8 @@ Status upload_weights(const WeightReader& reader, const ModelConfig& config, Wei
                       CudaStream& stream) {
   Uploader uploader(reader, config, weights, stream);
   SWITCHYARD_TRY(uploader.run());
-  return stream.synchronize("pack weights");
+  SWITCHYARD_TRY(stream.synchronize("pack weights"));
+  return split_gates(weights, stream);
 }
 
 }  // namespace switchyard::model::cuda

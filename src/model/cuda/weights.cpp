@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/step.h"
 #include "kernels/ops/moe_pack.h"
@@ -66,6 +67,10 @@ BlockWeights place_block(const ModelConfig& config, const BlockSpec& spec, DType
   if (!spec.router) return block;
   const int64_t experts = spec.router->num_experts, ffn = spec.ffn_width;
   block.gate = places.take_matrix(experts, width, DType::f32);
+  if (dtype == DType::bf16) {
+    block.gate_high = places.take(experts * 2 * width * 2);
+    block.gate_low = places.take(experts * width * 2);
+  }
   if (spec.shared.gated) block.shared_gate = places.take_matrix(1, width, DType::f32);
   const int64_t before = places.used();
   block.experts_gate_up = places.take(experts * gate_up_bytes(layout, width, ffn, dtype));
@@ -105,6 +110,13 @@ class Maker {
     if (matrix.bias != nullptr) stream_.fill(matrix.bias, 0, matrix.n * 4);
   }
   void fill(const Matrix& matrix) { fill(matrix, dtype_); }
+  // As checkpoints have them: in f32, of values that bf16 can hold.
+  void fill_gate(const BlockWeights& block) {
+    fill(block.gate, DType::f32);
+    if (block.gate.data == nullptr) return;
+    switchyard::cuda::round_to_bf16(reinterpret_cast<float*>(block.gate.data),
+                                    block.gate.n * block.gate.k, stream_.handle());
+  }
 
  private:
   DType dtype_;
@@ -118,7 +130,7 @@ void make_block(const ModelConfig& config, const BlockSpec& spec, const Weights&
   maker.fill(block.output);
   maker.fill(block.gate_up);
   maker.fill(block.down);
-  maker.fill(block.gate, DType::f32);
+  maker.fill_gate(block);
   maker.fill(block.shared_gate, DType::f32);
   if (!spec.router) return;
   const int64_t width = config.width, ffn = spec.ffn_width, each = dtype_bytes(weights.dtype);
@@ -140,6 +152,31 @@ Result<Weights> allocate_weights(const ModelConfig& config, DType dtype,
   SWITCHYARD_ASSIGN(weights.memory, CudaMemory::allocate(bytes, "weights"));
   place_all(config, weights.memory.data(), weights);
   return weights;
+}
+
+Status split_gates(Weights& weights, CudaStream& stream) {
+  if (weights.dtype != DType::bf16) return {};
+  std::vector<int32_t> any_low(weights.blocks.size());
+  const int64_t bytes = std::ssize(any_low) * 4;
+  SWITCHYARD_ASSIGN(const CudaMemory flags, CudaMemory::allocate(bytes, "splitting gates"));
+  stream.fill(flags.data(), 0, bytes);
+  for (size_t l = 0; l < weights.blocks.size(); ++l) {
+    const BlockWeights& block = weights.blocks[l];
+    if (block.gate_high == nullptr) continue;
+    switchyard::cuda::split_gate({.gate = reinterpret_cast<float*>(block.gate.data),
+                                  .num_experts = block.gate.n,
+                                  .width = block.gate.k,
+                                  .high = block.gate_high,
+                                  .low = block.gate_low,
+                                  .any_low = flags.as<int32_t>() + l},
+                                 stream.handle());
+  }
+  stream.copy_out(any_low.data(), flags.data(), bytes);
+  SWITCHYARD_TRY(stream.synchronize("split gates"));
+  for (size_t l = 0; l < weights.blocks.size(); ++l) {
+    if (any_low[l] == 0) weights.blocks[l].gate_low = nullptr;
+  }
+  return {};
 }
 
 Status make_weights(const ModelConfig& config, Weights& weights, CudaStream& stream) {
@@ -164,7 +201,8 @@ Status make_weights(const ModelConfig& config, Weights& weights, CudaStream& str
     set_ones(block.k_norm, (full ? int64_t{a.kv_heads} : 1) * a.head_dim);
     make_block(config, spec, weights, weights.layout[l], block, maker);
   }
-  return stream.synchronize("make random weights");
+  SWITCHYARD_TRY(stream.synchronize("make random weights"));
+  return split_gates(weights, stream);
 }
 
 }  // namespace switchyard::model::cuda

@@ -32,7 +32,10 @@ struct BlockWeights {
   Matrix qkv, output;
   Matrix gate_up, down;  ///< of the dense feed-forward or the shared experts: [2 F, D], [D, F]
   Matrix gate;           ///< [E, D] f32
-  Matrix shared_gate;    ///< [1, D] f32, or empty
+  std::byte* gate_high =
+      nullptr;  ///< [E, 2 D] bf16, of runs in bf16: see SplitGate in kernels/cuda/step.h
+  std::byte* gate_low = nullptr;         ///< [E, D] bf16, or null where it would be zero
+  Matrix shared_gate;                    ///< [1, D] f32, or empty
   std::byte* experts_gate_up = nullptr;  ///< [E, 2 F, D] or packed
   std::byte* experts_down = nullptr;     ///< [E, D, F] or packed
 };
@@ -53,6 +56,8 @@ Result<Weights> allocate_weights(const ModelConfig& config, DType dtype,
 /// Fills them from a checkpoint.
 Status upload_weights(const WeightReader& reader, const ModelConfig& config, Weights& weights,
                       CudaStream& stream);
+/// The parts of the gates in bf16, once the gates are there.
+Status split_gates(Weights& weights, CudaStream& stream);
 /// Fills them with numbers that keep the size of activations: matrices uniform with variance 1 / k, norms one.
 Status make_weights(const ModelConfig& config, Weights& weights, CudaStream& stream);
 
