@@ -15,13 +15,15 @@ import json
 import pathlib
 
 TARGETS = json.loads(pathlib.Path(__file__).with_name("gpu_targets.json").read_text())
-# layers, D, F, E, K, bytes of a layer's other matrices (bf16), KV bytes of a token in all layers, bytes of the logits
+# layers, D, F, E, K, bytes of a layer's other matrices (bf16), KV bytes of a token in all layers, bytes of the logits,
+# width of all query heads
 MODELS = {
-    "olmoe-1b-7b": (16, 2048, 1024, 64, 8, 2 * 4 * 2048 * 2048 + 2 * 64 * 2048, 16 * 2 * 2 * 2048, 2 * 50304 * 2048),
+    "olmoe-1b-7b": (16, 2048, 1024, 64, 8, 2 * 4 * 2048 * 2048 + 2 * 64 * 2048, 16 * 2 * 2 * 2048, 2 * 50304 * 2048,
+                    2048),
     "qwen3-30b-a3b": (48, 2048, 768, 128, 8, 2 * 2048 * (2 * 4096 + 2 * 512) + 2 * 128 * 2048, 48 * 2 * 2 * 512,
-                      2 * 151936 * 2048),
+                      2 * 151936 * 2048, 4096),
     "mixtral-8x7b": (32, 4096, 14336, 8, 2, 2 * 4096 * (2 * 4096 + 2 * 1024) + 2 * 8 * 4096, 32 * 2 * 2 * 1024,
-                     2 * 32000 * 4096),
+                     2 * 32000 * 4096, 4096),
 }
 
 
@@ -100,15 +102,26 @@ class Layers:
 
 def decode_floor(name: str, batch: int, steps: int, read_tbs: float) -> float:
     """Seconds of a step: bytes of the experts that uniform routing would hit, of all else once, and of half the KV."""
-    layers, width, ffn, experts, top_k, other, kv, logits = MODELS[name]
+    layers, width, ffn, experts, top_k, other, kv, logits, _ = MODELS[name]
     hit = experts * (1 - (1 - top_k / experts) ** batch)
     return (layers * (other + hit * 6 * width * ffn) + logits + batch * kv * steps / 2) / read_tbs / 1e12
 
 
-def prompt_floor(name: str, tokens: int, tflops: float) -> float:
-    """Seconds of a prompt: operations of its products at the sustained peak; attention is not counted."""
-    layers, width, ffn, _, top_k, other, _, _ = MODELS[name]
-    return tokens * layers * (other + top_k * 6 * width * ffn) / tflops / 1e12
+def product_operations(name: str, tokens: int) -> float:
+    """Operations of a prompt's products."""
+    layers, width, ffn, _, top_k, other, _, _, _ = MODELS[name]
+    return tokens * layers * (other + top_k * 6 * width * ffn)
+
+
+def prompt_floor(name: str, row: dict, tflops: float, read_tbs: float | None) -> float:
+    """Seconds of a prompt in one step: the larger of the operations of its products and of causal attention at the
+    sustained peak, and the bytes of the weights that it touches over the read bandwidth (where the row counts them)."""
+    layers, width, ffn, _, _, other, _, logits, queries = MODELS[name]
+    tokens = int(row["test"][2:])
+    floor = (product_operations(name, tokens) + tokens * layers * 2 * queries * (tokens + 1)) / tflops / 1e12
+    if read_tbs and row.get("experts_touched"):
+        floor = max(floor, (layers * (other + row["experts_touched"] * 6 * width * ffn) + logits) / read_tbs / 1e12)
+    return floor
 
 
 def model_rows(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
@@ -136,8 +149,10 @@ def print_models(rows: list[dict], tflops: float) -> None:
         elif ours and name in MODELS and (test != "tg" or bandwidths):
             rate, size = ours["median_tokens_per_s"], int(ours["test"][2:])
             floor = (decode_floor(name, batch, size, bandwidths[0]) / batch if test == "tg"
-                     else prompt_floor(name, size, tflops) / size)
+                     else prompt_floor(name, ours, tflops, bandwidths[0] if bandwidths else None) / size)
             share = f"{rate * floor:.2f}"
+            if test != "tg":
+                share += f", products alone {rate * product_operations(name, size) / size / tflops / 1e12:.2f}"
         cells = [name, test, str(batch), f"{ours['median_tokens_per_s']:.1f}" if ours else "-", share,
                  f"{theirs['median_tokens_per_s']:.1f}" if theirs else "-",
                  f"**{ours['median_tokens_per_s'] / theirs['median_tokens_per_s']:.2f}**" if ours and theirs else "-"]

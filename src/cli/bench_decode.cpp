@@ -59,10 +59,7 @@ class Watch {
   }
   void finish() {
     run_.seconds = static_cast<double>(now_ns() - start_ns_) * 1e-9;
-    const std::vector<double> touched = engine_.stats().experts_touched;
-    if (!touched.empty())
-      run_.experts_touched = std::accumulate(touched.begin(), touched.end(), 0.0) /
-                             static_cast<double>(touched.size());
+    run_.experts_touched = mean_experts_touched(engine_);
     finished_ = true;
   }
 
@@ -80,6 +77,12 @@ class Watch {
 };
 
 }  // namespace
+
+double mean_experts_touched(const Engine& engine) {
+  const std::vector<double> touched = engine.stats().experts_touched;
+  if (touched.empty()) return 0;
+  return std::accumulate(touched.begin(), touched.end(), 0.0) / static_cast<double>(touched.size());
+}
 
 std::vector<int32_t> bench_prompt(int tokens, int vocab, uint32_t stream) {
   std::vector<int32_t> prompt;

@@ -32,6 +32,9 @@ struct DecodeRun {
 Result<DecodeRun> run_decode(Engine& engine, const DecodeShape& shape, int max_step_tokens,
                              uint32_t stream);
 
+/// Experts touched of a MoE layer and a step since the engine's statistics were reset, mean.
+double mean_experts_touched(const Engine& engine);
+
 /// Bytes that a step of this run reads at least: every weight outside the experts except a table that is only looked up in, the
 /// touched experts, and keys and values.
 double step_bytes(const ModelSummary& summary, const DecodeShape& shape, const DecodeRun& run);

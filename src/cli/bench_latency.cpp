@@ -167,8 +167,10 @@ Result<Measurement> BenchLatency::measure_prompt(int tokens) {
   Measurement measurement;
   measurement.test = fmt::format("pp{}", tokens);
   for (int i = 0; i < repetitions_; ++i) {
+    engine_->reset_stats();
     SWITCHYARD_ASSIGN(const RequestTimings timings, play(tokens, 1, static_cast<uint32_t>(i + 1)));
     measurement.rates.push_back(tokens / timings.prefill_s);
+    measurement.middle.experts_touched += mean_experts_touched(*engine_) / repetitions_;
   }
   return measurement;
 }
@@ -264,7 +266,11 @@ void BenchLatency::print_json(const std::vector<Measurement>& measurements) cons
     json.field("active_parameters", summary.active_parameters);
     json.field("dtype", model_.dtype).field("threads", summary.threads);
     json.field("kernel", summary.kernel).field("test", m.test);
-    if (m.decode_step()) write_decode(json, m);
+    if (m.decode_step()) {
+      write_decode(json, m);
+    } else {
+      json.field("experts_touched", m.middle.experts_touched);
+    }
     json.field("median_tokens_per_s", m.median());
     json.field("mean_tokens_per_s", m.mean()).field("deviation_tokens_per_s", m.deviation());
     json.key("tokens_per_s").begin_array();

@@ -35,8 +35,8 @@ constexpr int64_t kAnyRows = int64_t{1} << 40;
 
 /// Best first; one that does not divide the widths is passed over. bench/results/notes-gpu-moe.md has what each measured.
 constexpr Choice kChoices[] = {
-    {&sm90a::kTile128x64, 40},        {&sm90a::kTile128x128, 160},      {&sm90a::kTile256x128, 400},
-    {&sm90a::kTile256x192, kAnyRows}, {&sm90a::kTile128x128, kAnyRows},
+    {&sm90a::kTile128x64, 40},   {&sm90a::kTile128x128, 100},      {&sm90a::kTile256x192, 168},
+    {&sm90a::kTile256x128, 400}, {&sm90a::kTile256x192, kAnyRows}, {&sm90a::kTile128x128, kAnyRows},
 };
 
 /// `ffn_width` padded.

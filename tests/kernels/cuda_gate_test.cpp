@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// The norm before the experts and the gate's logits on CUDA, each way to them, against sums in f64.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/dense_products.h"
+#include "kernels/cuda_run.h"
+#include "kernels/entry_run.h"
+#include "tensor/compare.h"
+
+namespace switchyard::kernels {
+namespace {
+
+using cases::OnDevice;
+
+CudaStreamHandle queue() { return cases::cuda_stream()->handle(); }
+
+double wide(float value) { return static_cast<double>(value); }
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& expected,
+                 double limit) {
+  const Comparison c = compare(found, expected);
+  EXPECT_LE(c.relative_error, limit) << c.text();
+}
+
+TEST(CudaGate, NormAndGateInOneAreTheTwo) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  for (const int tokens : {1, 2, 7, 16}) {
+    for (const auto& [experts, width] :
+         {std::pair<int, int64_t>{1, 4}, {8, 332}, {60, 1028}, {128, 2048}, {5, 4100}}) {
+      const OnDevice x(cases::random_values(tokens * width, 1, 3));
+      const OnDevice weight(cases::random_values(width, 3, 2));
+      const OnDevice gate(cases::random_values(experts * width, 4, 1));
+      const OnDevice y(nullptr, tokens * width * 4), y_one(nullptr, tokens * width * 4);
+      const OnDevice two(nullptr, tokens * experts * 4), one(nullptr, tokens * experts * 4);
+      cuda::NormRows norm{.x = x.as<float>(),
+                          .weight = weight.as<float>(),
+                          .tokens = tokens,
+                          .width = width,
+                          .y_f32 = y.as<float>()};
+      cuda::norm_rows(norm, queue());
+      cuda::dense_plain({.x = y.data(),
+                         .weight = gate.data(),
+                         .dtype = DType::f32,
+                         .tokens = tokens,
+                         .n = experts,
+                         .k = width,
+                         .y = two.as<float>()},
+                        queue());
+      norm.y_f32 = y_one.as<float>();
+      const cuda::NormRoute both{.norm = norm,
+                                 .gate = gate.as<float>(),
+                                 .num_experts = experts,
+                                 .logits = one.as<float>()};
+      ASSERT_TRUE(cuda::norm_route_accepts(both));
+      cuda::norm_route(both, queue());
+      expect_near(y_one.read<float>(tokens * width), y.read<float>(tokens * width), 1e-6);
+      expect_near(one.read<float>(tokens * experts), two.read<float>(tokens * experts), 2e-6);
+    }
+  }
+}
+
+// A norm and a gate with its logits in f64.
+struct GateCase {
+  GateCase(int64_t num_tokens, int num_experts, int64_t row_width)
+      : tokens(num_tokens),
+        experts(num_experts),
+        width(row_width),
+        x(cases::random_values(tokens * width, 1, 3)),
+        weight(cases::random_values(width, 3, 2)),
+        gate(cases::random_values(experts * width, 4, 1)) {}
+
+  std::vector<float> expected_rows() const {
+    std::vector<float> rows(x.size());
+    for (int64_t t = 0; t < tokens; ++t) {
+      double squares = 0;
+      for (int64_t i = 0; i < width; ++i)
+        squares += wide(x[t * width + i]) * wide(x[t * width + i]);
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(width) + 1e-6);
+      for (int64_t i = 0; i < width; ++i) {
+        rows[t * width + i] = static_cast<float>(wide(x[t * width + i]) * scale * wide(weight[i]));
+      }
+    }
+    return rows;
+  }
+  std::vector<float> expected_logits() const {
+    const std::vector<float> rows = expected_rows();
+    std::vector<float> logits(static_cast<size_t>(tokens * experts));
+    for (int64_t i = 0; i < tokens * experts; ++i) {
+      double sum = 0;
+      for (int64_t k = 0; k < width; ++k) {
+        sum += wide(rows[i / experts * width + k]) * wide(gate[i % experts * width + k]);
+      }
+      logits[i] = static_cast<float>(sum);
+    }
+    return logits;
+  }
+  // The sum of the sizes of a logit's terms: what errors of factors are measured by.
+  std::vector<double> term_sizes() const {
+    const std::vector<float> rows = expected_rows();
+    std::vector<double> sizes(static_cast<size_t>(tokens * experts));
+    for (int64_t i = 0; i < tokens * experts; ++i) {
+      for (int64_t k = 0; k < width; ++k) {
+        sizes[i] +=
+            std::abs(wide(rows[i / experts * width + k]) * wide(gate[i % experts * width + k]));
+      }
+    }
+    return sizes;
+  }
+  cuda::NormRows norm(const OnDevice& dx, const OnDevice& dw) const {
+    return {.x = dx.as<float>(), .weight = dw.as<float>(), .tokens = tokens, .width = width};
+  }
+
+  int64_t tokens;
+  int experts;
+  int64_t width;
+  std::vector<float> x, weight, gate;
+};
+
+// Two parts of bf16 leave out at most 2^-18 of a factor, and the product of both low parts is left out.
+void expect_split_sums(const std::vector<float>& found, const GateCase& c) {
+  const std::vector<float> expected = c.expected_logits();
+  const std::vector<double> sizes = c.term_sizes();
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], expected[i], 0x3p-18 * sizes[i]) << "logit " << i;
+  }
+}
+
+TEST(CudaGate, NormAndGateOnTensorCoresAreTheSums) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  for (const int64_t tokens : {1, 17, 31, 64, 100, 129}) {
+    for (const auto& [experts, width] :
+         {std::pair<int, int64_t>{1, 4}, {8, 332}, {60, 1028}, {128, 2048}, {5, 4100}}) {
+      const GateCase c(tokens, experts, width);
+      const OnDevice x(c.x), weight(c.weight), gate(c.gate), y(nullptr, tokens * width * 4),
+          rows(nullptr, tokens * width * 2), logits(nullptr, tokens * experts * 4);
+      cuda::NormRoute both{.norm = c.norm(x, weight),
+                           .gate = gate.as<float>(),
+                           .num_experts = experts,
+                           .logits = logits.as<float>()};
+      both.norm.y_f32 = y.as<float>();
+      both.norm.y_bf16 = rows.data();
+      ASSERT_TRUE(cuda::norm_gate_accepts(both));
+      cuda::norm_gate(both, queue());
+      expect_near(y.read<float>(tokens * width), c.expected_rows(), 1e-6);
+      expect_near(rows.read_floats(tokens * width, DType::bf16), c.expected_rows(), 4e-3);
+      expect_split_sums(logits.read<float>(tokens * experts), c);
+    }
+  }
+}
+
+TEST(CudaGate, ALogitDoesNotDependOnTheOthers) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  constexpr int64_t kTokens = 61, kWidth = 2304;
+  constexpr int kExperts = 40;
+  const GateCase c(kTokens, kExperts, kWidth);
+  const OnDevice x(c.x), weight(c.weight), gate(c.gate);
+  const auto logits_of = [&](int64_t first, int64_t count) {
+    const OnDevice logits(nullptr, count * kExperts * 4);
+    cuda::NormRoute both{.norm = c.norm(x, weight),
+                         .gate = gate.as<float>(),
+                         .num_experts = kExperts,
+                         .logits = logits.as<float>()};
+    both.norm.x += first * kWidth;
+    both.norm.tokens = count;
+    cuda::norm_gate(both, queue());
+    return logits.read<float>(count * kExperts);
+  };
+  const std::vector<float> all = logits_of(0, kTokens);
+  for (const int64_t first : {0, 3, 60}) {
+    const std::vector<float> one = logits_of(first, 1);
+    const auto from = all.begin() + first * kExperts;
+    EXPECT_EQ(one, std::vector<float>(from, from + kExperts)) << first;
+  }
+}
+
+TEST(CudaGate, RowsAndGatesInPartsGiveTheSums) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  std::string note;
+  cuda::DenseProducts products = cuda::DenseProducts::open(false, note);
+  for (const int64_t tokens : {1, 64, 300}) {
+    for (const auto& [experts, width] : {std::pair<int, int64_t>{8, 334}, {128, 2048}}) {
+      const int64_t room = cuda::padded_tokens(tokens);
+      const GateCase c(tokens, experts, width);
+      const OnDevice x(c.x), weight(c.weight), gate(c.gate), split(nullptr, room * width * 4),
+          rows(nullptr, room * width * 2), logits(nullptr, room * experts * 4),
+          high(nullptr, experts * width * 4), low(nullptr, experts * width * 2),
+          any(std::vector<int32_t>{0});
+      cuda::NormRows norm = c.norm(x, weight);
+      norm.y_bf16 = rows.data();
+      norm.y_split = split.data();
+      cuda::norm_rows(norm, queue());
+      cuda::split_gate({.gate = gate.as<float>(),
+                        .num_experts = experts,
+                        .width = width,
+                        .high = high.data(),
+                        .low = low.data(),
+                        .any_low = any.as<int32_t>()},
+                       queue());
+      cuda::Dense product{.x = split.data(),
+                          .weight = high.data(),
+                          .tokens = tokens,
+                          .n = experts,
+                          .k = 2 * width,
+                          .y = logits.as<float>()};
+      products.run(product, queue());
+      product.x = rows.data();
+      product.weight = low.data();
+      product.k = width;
+      product.accumulate = true;
+      products.run(product, queue());
+      EXPECT_EQ(any.read<int32_t>(1)[0], 1);
+      expect_split_sums(logits.read<float>(tokens * experts), c);
+      cuda::round_to_bf16(gate.as<float>(), experts * width, queue());
+      const OnDevice none(std::vector<int32_t>{0});
+      cuda::split_gate({.gate = gate.as<float>(),
+                        .num_experts = experts,
+                        .width = width,
+                        .high = high.data(),
+                        .low = low.data(),
+                        .any_low = none.as<int32_t>()},
+                       queue());
+      EXPECT_EQ(none.read<int32_t>(1)[0], 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace switchyard::kernels
