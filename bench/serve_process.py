@@ -53,8 +53,13 @@ class Server:
         with urllib.request.urlopen(self.url + path, timeout=timeout_s) as answer:
             return answer.read().decode()
 
-    def metrics(self) -> dict[str, float]:
-        """Every series of /metrics by its name with labels, as it is written there."""
+    def metrics(self, tries: int = 5) -> dict[str, float]:
+        """Every series of /metrics by its name with labels, as it is written there. A busy machine may need several tries."""
+        for _ in range(tries - 1):
+            try:
+                return self.metrics(1)
+            except OSError:
+                time.sleep(1)
         lines = [line for line in self.get("/metrics").splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 

@@ -47,7 +47,7 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         while not self.over.wait(self.every_s):
             try:
-                metrics = self.server.metrics()
+                metrics = self.server.metrics(1)
             except OSError:  # a busy machine: the checks at the end tell whether something is wrong
                 self.missed += 1
                 continue

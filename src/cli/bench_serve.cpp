@@ -16,6 +16,7 @@
 #include "cli/bench.h"
 #include "cli/bench_serve_report.h"
 #include "cli/command.h"
+#include "cli/open_files.h"
 #include "cli/prompts.h"
 #include "client/fetch.h"
 #include "client/load.h"
@@ -128,6 +129,7 @@ void BenchServe::declare_output(CLI::App& app) {
 
 ExitCode BenchServe::run() {
   calibrate_clock();
+  (void)raise_open_files();  // many clients are many connections
   const Status prepared = prepare();
   if (!prepared.ok()) return report(prepared.error());
   const auto sweep = points();

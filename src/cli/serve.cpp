@@ -16,7 +16,6 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -25,6 +24,7 @@
 #include "cli/line_writer.h"
 #include "cli/model_hash.h"
 #include "cli/model_options.h"
+#include "cli/open_files.h"
 #include "serve/server.h"
 #include "serve/watchdog.h"
 
@@ -32,19 +32,10 @@ namespace switchyard::cli {
 namespace {
 
 constexpr const char* kKeyVariable = "SWITCHYARD_API_KEY";
-constexpr size_t kFewFiles = 1024;            // the usual limit, should it not be told
 constexpr size_t kOtherFiles = 64;            // of the model, of the log, to listen
 constexpr int64_t kConnectionsPerChoice = 4;  // clients that keep connections which rest
 constexpr double kDeathLook_s = 0.1;  // how often a drain looks whether the engine still lives
 constexpr double kFarewell_s = 10;    // to tell clients that the engine is dead
-
-/// A connection is a file: asks for as many as the system allows, and says how many that are.
-size_t raise_open_files() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return kFewFiles;
-  const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
-  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
-}
 
 class Serve final : public Command {
  public:
@@ -62,6 +53,7 @@ class Serve final : public Command {
   void wait_for_end();
   void drain(serve::Server& server);
   void on_death(const std::string& why);
+  bool is_dead();
   [[noreturn]] void die(serve::Server& server);
   void note(const std::string& text) const;
 
@@ -208,9 +200,9 @@ ExitCode Serve::run() {
                                    [this](const std::string& why) { on_death(why); });
     announce(*server);
     wait_for_end();
-    if (death_.empty()) drain(*server);
+    if (!is_dead()) drain(*server);
   }
-  if (!death_.empty()) die(*server);
+  if (is_dead()) die(*server);
   server->stop();
   // A step that still runs would be waited for without an end.
   if (!(*engine)->wait_idle_for(0)) {
@@ -291,15 +283,16 @@ void Serve::on_death(const std::string& why) {
   news_.notify_all();
 }
 
+bool Serve::is_dead() {
+  const std::lock_guard lock(mutex_);
+  return !death_.empty();
+}
+
 void Serve::drain(serve::Server& server) {
   server.drain();
   if (server.in_flight() > 0)
     note(fmt::format("finishing {} requests, for at most {} s; a second signal ends at once",
                      server.in_flight(), shutdown_timeout_s_));
-  const auto is_dead = [this] {
-    const std::lock_guard lock(mutex_);
-    return !death_.empty();
-  };
   const int64_t end_ns = now_ns() + static_cast<int64_t>(shutdown_timeout_s_ * 1e9);
   while (!server.wait_drained(kDeathLook_s) && now_ns() < end_ns && !is_dead()) {
   }
