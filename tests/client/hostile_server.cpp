@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/hostile_server.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <string_view>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -25,6 +28,15 @@ size_t request_size(const std::string& received) {
                           ? 0
                           : std::strtoul(received.c_str() + length + 16, nullptr, 10);
   return received.size() >= head + 4 + body ? head + 4 + body : 0;
+}
+
+void send_with_pauses(int fd, std::string_view answer) {
+  while (!answer.empty()) {
+    const size_t pause = std::min(answer.find(HostileServer::kPause), answer.size());
+    (void)::send(fd, answer.data(), pause, MSG_NOSIGNAL);
+    answer.remove_prefix(std::min(pause + 1, answer.size()));
+    if (!answer.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
 }
 
 }  // namespace
@@ -84,7 +96,7 @@ void HostileServer::talk(int fd) {
     received.erase(0, request);
     const char end = answer.empty() ? kSilence : answer.back();
     if (end == kHangUp || end == kSilence) answer.resize(answer.size() - 1);
-    (void)::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
+    send_with_pauses(fd, answer);
     if (end == kHangUp) break;
   }
   ::close(fd);

@@ -18,6 +18,8 @@ class HostileServer {
   ~HostileServer();
 
   static constexpr char kHangUp = '\x01', kSilence = '\x02';
+  /// Within an answer: 50 ms go by.
+  static constexpr char kPause = '\x03';
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
   int connections() const { return connections_; }
   std::vector<std::string> requests();

@@ -53,6 +53,19 @@ TEST(Load, GoodAnswersOnOneConnection) {
   EXPECT_EQ(summarize(record, {}).failed, 0);
 }
 
+TEST(Load, EventsAreTimedWhenTheyComeAndNotAtTheEnd) {
+  const std::string pause(1, HostileServer::kPause);
+  const std::string events = stream({kText}, "") + pause;
+  const std::string more = stream({kText, kEnd}, "").substr(stream({}, "").size());
+  const Outcome outcome =
+      only(events + more + pause + stream({"[DONE]"}).substr(stream({}, "").size()));
+  ASSERT_EQ(outcome.end, Outcome::End::answered) << outcome.failure;
+  ASSERT_EQ(outcome.gaps_s.size(), 2u);
+  EXPECT_GE(outcome.gaps_s[0], 0.04f) << "a pause lies between the first two";
+  EXPECT_LT(outcome.gaps_s[1], 0.04f) << "and none between the others";
+  EXPECT_GE(outcome.ended_ns - outcome.last_text_ns, 40'000'000);
+}
+
 struct Hostile {
   const char* name;
   std::string answer;
