@@ -227,6 +227,7 @@ void Generation::fail_locked(const ApiError& error) {
   cancel_all();
   if (over_) return;
   over_ = true;
+  if (hooks_.record) hooks_.record->error = error.code;
   if (all_in_ && call_.stream) {
     exchange_->write(error_event(error));
     exchange_->end_stream(HttpExchange::After::close);

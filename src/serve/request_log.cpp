@@ -46,6 +46,7 @@ std::string json_line(const RequestRecord& record, int64_t wall_ns) {
   json.field("id", record.id).field("method", record.method).field("route", record.route);
   json.field("status", record.status).field("complete", record.complete);
   json.field("start_ms", ms(record.response_start_s)).field("total_ms", ms(record.total_s));
+  if (!record.call.error.empty()) json.field("error", record.call.error);
   if (record.call.choices > 0) write_call(json, record);
   json.end_object();
   return out;
@@ -75,6 +76,7 @@ std::string text_line(const RequestRecord& record, int64_t wall_ns) {
       out += fmt::format(" finish={}", finish_reason_name(call.finish));
     if (call.experts_touched) out += fmt::format(" experts={:.1f}", *call.experts_touched);
   }
+  if (!call.error.empty()) out += " error=" + call.error;
   if (!record.complete) out += " client_left";
   return out + " id=" + word(record.id);
 }

@@ -17,6 +17,7 @@ struct CallRecord {
   double queue_s = 0;                        ///< of the choice that waited longest
   int64_t first_token_ns = 0;                ///< now_ns(); 0: none came
   FinishReason finish = FinishReason::none;  ///< of the last choice that ended
+  std::string error;                         ///< the code of the error that it was answered with
   std::optional<double> experts_touched;  ///< mean over layers, of all choices; when the call asked
 };
 

@@ -204,6 +204,7 @@ const Server::Route* Server::find_route(Arrival& arrival) const {
 
 void Server::answer(Arrival& arrival, const ApiError& error) {
   count_refusal(error.code);
+  arrival.record->call.error = error.code;
   answer(arrival, error_reply(error));
 }
 
@@ -218,6 +219,7 @@ HttpReply Server::http_refusal(const ApiError& error) {
   RequestRecord& record = *arrival.record;
   record.id = arrival.id;
   record.status = reply.status;
+  record.call.error = error.code;
   record.total_s = record.response_start_s;
   record.complete = true;
   on_end(record);

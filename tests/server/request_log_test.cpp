@@ -94,6 +94,8 @@ TEST(RequestLog, RefusalsAndOtherRoutesHaveLinesToo) {
   client.send("GET / HTTP/9.9\r\n\r\n");
   const int refused = client.read_response().status;
   EXPECT_EQ(parsed(lines.at(0)).find("status")->as_int(), 401);
+  EXPECT_EQ(parsed(lines.at(0)).find("error")->as_string(), "invalid_api_key");
+  EXPECT_EQ(parsed(lines.at(1)).find("error"), nullptr);
   EXPECT_EQ(parsed(lines.at(1)).find("status")->as_int(), 200);
   EXPECT_EQ(parsed(lines.at(1)).find("output_tokens"), nullptr) << "no call";
   EXPECT_EQ(parsed(lines.at(2)).find("route")->as_string(), "unmatched");
@@ -102,6 +104,23 @@ TEST(RequestLog, RefusalsAndOtherRoutesHaveLinesToo) {
     EXPECT_EQ(lines.at(i).find("sesame"), std::string::npos) << lines.at(i);
     EXPECT_EQ(lines.at(i).find("secret"), std::string::npos) << lines.at(i);
   }
+}
+
+TEST(RequestLog, AStreamThatFailsSaysWhy) {
+  Lines lines;
+  ScriptedEngine engine;
+  RunningServer running(&engine, lines.options(LogFormat::json));
+  Client client(running.port());
+  client.send(post_text("/v1/completions", R"({"prompt":"a","stream":true})"));
+  ASSERT_TRUE(engine.wait_submitted(1));
+  engine.emit(1, "x");
+  engine.fail_step(1, "the step broke");
+  ASSERT_TRUE(client.wait_for("error"));
+  const Json json = parsed(lines.at(0));
+  EXPECT_EQ(json.find("status")->as_int(), 200) << "the head had left";
+  EXPECT_EQ(json.find("finish")->as_string(), "error");
+  EXPECT_EQ(json.find("error")->as_string(), "internal_error");
+  EXPECT_EQ(lines.at(0).find("broke"), std::string::npos) << "codes, not messages";
 }
 
 TEST(RequestLog, AClientThatLeavesIsALine) {
