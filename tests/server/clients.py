@@ -43,6 +43,18 @@ batch = model.batch(["What is a river?"] * 3)
 assert all(answer.content == text for answer in batch)
 print(f"invoke, stream and batch agree: {usage[-1]['total_tokens']} tokens")
 """
+RETRIES = """
+import sys, threading, openai
+client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="unused", max_retries=20)
+answers = []
+def ask():
+    answers.append(client.completions.create(model="demo", prompt="The kernel", max_tokens=200, temperature=0,
+                                             extra_body={"ignore_eos": True}))
+threads = [threading.Thread(target=ask) for _ in range(6)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(answers) == 6 and len({answer.choices[0].text for answer in answers}) == 1, answers
+"""
 WRK = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -149,6 +161,18 @@ def openai(run: Run) -> tuple[str, str]:
     return version, f"{len(said.splitlines())} checks: streams, choices, usage, refusals"
 
 
+def openai_retries(run: Run) -> tuple[str, str]:
+    """Six calls at once for a server with room for two: who is turned away comes again when Retry-After says so."""
+    version, port = run.package("openai"), free_port()
+    command = [*run.server.command[:3], "--port", port, "--max-sequences", "1", "--max-queued-requests", "1"]
+    with Server(command, port, run.folder / "small.log") as small:
+        run.say([run.python, "-c", RETRIES, small.url])
+        metrics = small.metrics()
+    away = sum(value for name, value in metrics.items() if name.startswith("switchyard_http_requests_total") and 'code="429"' in name)
+    assert away > 0, "nobody was turned away"
+    return version, f"6 of 6 answered with room for 2, after {away:.0f} refusals with 429"
+
+
 def langchain(run: Run) -> tuple[str, str]:
     version = run.package("langchain-openai")
     return version, run.say([run.python, "-c", LANGCHAIN, run.server.url]).splitlines()[-1]
@@ -184,7 +208,7 @@ def aiperf(run: Run) -> tuple[str, str]:
     return version, f"{count:.0f} requests of 2 streams, no errors"
 
 
-CLIENTS = {"curl": curl, "wrk": wrk, "hey": hey, "slowhttptest": slowhttptest, "openai": openai, "langchain-openai": langchain,
+CLIENTS = {"curl": curl, "wrk": wrk, "hey": hey, "slowhttptest": slowhttptest, "openai": openai, "openai-retries": openai_retries, "langchain-openai": langchain,
            "guidellm": guidellm, "aiperf": aiperf}
 
 
