@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routing traces: any bytes are parsed or refused; what is accepted lies inside the file, keeps its promises and can be
-// measured.
-// The checksums of an input are mended first, or no change would ever come past them.
+// What `switchyard stats` reads: routing traces, dumps of expert load ('{' first), metrics of a server ('#' first). Any bytes
+// are parsed or refused; what is accepted lies inside the file, keeps its promises and can be measured.
+// The checksums of a trace are mended first, or no change would ever come past them.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
 #include "base/crc32c.h"
+#include "base/exposition.h"
 #include "moe/trace/batches.h"
 #include "moe/trace/coactivation.h"
+#include "moe/trace/expert_load.h"
 #include "moe/trace/measures.h"
 #include "moe/trace/reader.h"
 #include "moe/trace/topics.h"
@@ -88,9 +91,34 @@ void measure_all(const moe::TraceView& trace) {
   moe::strongest_pairs(moe::measure_coactivation(trace, header.num_layers - 1), 3);
 }
 
+void read_expert_load(std::string_view text) {
+  const auto load = moe::parse_expert_load(text, "fuzz");
+  if (!load.ok()) return;
+  const auto layers = static_cast<size_t>(load->header.num_layers);
+  const auto experts = static_cast<size_t>(load->header.num_experts);
+  SWITCHYARD_CHECK(load->counts.size() == layers && load->dropped.size() == layers);
+  for (const moe::ExpertLoadWindow& window : load->windows)
+    for (const auto& row : window.counts) SWITCHYARD_CHECK(row.size() == experts);
+  for (const auto& row : load->counts) SWITCHYARD_CHECK(moe::entropy(row) <= 1 + 1e-9);
+}
+
+void read_exposition(std::string_view text) {
+  (void)join_expositions(text, text);
+  const auto metrics = Exposition::parse(text);
+  if (!metrics.ok()) return;
+  for (const MetricFamily& family : metrics->families()) {
+    const Buckets buckets = buckets_of(*metrics, family.name);
+    SWITCHYARD_CHECK(buckets.bounds.size() == buckets.counts.size());
+    for (const double q : {0.0, 0.5, 0.99, 1.0}) (void)buckets.since(buckets).quantile(q);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (text.starts_with('{')) return read_expert_load(text), 0;
+  if (text.starts_with('#')) return read_exposition(text), 0;
   std::vector<uint64_t> room(size / 8 + 1);  // aligned, and no longer than the input
   const std::span<std::byte> file = std::as_writable_bytes(std::span(room)).first(size);
   if (size > 0) std::memcpy(file.data(), data, size);
