@@ -6,8 +6,8 @@
 
 Every metric that docs/metrics.md lists is in the scrape with that type and those labels, and the other way round; every
 metric that the Grafana dashboard and the alerts name is there; every PromQL expression parses; promtool finds no fault with
-the scrape, the configuration and the rules; Prometheus' own Python parser reads it, where that is installed. Ends with 77
-(skipped) when promtool is missing.
+the scrape, the configuration and the rules; Prometheus' own Python parser reads it, where that is installed. The server's log is
+JSON, line by line, without prompt and key. Ends with 77 (skipped) when promtool is missing.
 """
 
 import json
@@ -24,7 +24,8 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEY = "key-of-the-metrics-test"
-OPTIONS = ["--metrics-expert-detail", "top-4", "--metrics-compat", "vllm", "--capacity-factor", "1", "--open-metrics"]
+OPTIONS = ["--metrics-expert-detail", "top-4", "--metrics-compat", "vllm", "--capacity-factor", "1", "--open-metrics",
+           "--log-format", "json"]
 # Suffixes of histograms, and what PromQL itself brings.
 SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
@@ -35,9 +36,11 @@ def fail(text: str) -> None:
 
 class Server:
     def __init__(self, program: str):
+        self.log = []
         command = [program, "serve", str(ROOT / "models/demo"), "--port", "0", "--threads", "1", "--api-key", KEY, *OPTIONS]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
+            self.log.append(line)
             if found := re.search(r"serving on http://127.0.0.1:(\d+)", line):
                 self.port = int(found[1])
                 return
@@ -76,6 +79,7 @@ class Server:
 
     def stop(self) -> None:
         self.process.terminate()
+        self.log += self.process.stderr.readlines()
         self.process.wait(60)
 
 
@@ -145,12 +149,32 @@ def check_parser(text: str) -> None:
     print(f"metrics: Prometheus' Python parser reads all {samples} samples")
 
 
+def check_log(lines: list[str]) -> None:
+    records = [json.loads(line) for line in lines]
+    kinds = [record["kind"] for record in records]
+    if "message" not in kinds or not {"id", "route", "status", "total_ms"} <= records[kinds.index("request")].keys():
+        fail(f"the log is not as documented: {lines[:3]}")
+    codes = {record.get("error") for record in records}
+    if "invalid_api_key" not in codes or any(KEY in line or "kernel provides" in line for line in lines):
+        fail("the log misses the refusal, or has a key or a prompt")
+    print(f"metrics: {len(records)} lines of the log are JSON, {kinds.count('request')} of them requests")
+
+
+def check_refused(program: str) -> None:
+    for value in ("top-0", "top-", "top-x", "all", "top-8x", ""):
+        done = subprocess.run([program, "serve", "models/none", "--metrics-expert-detail", value], capture_output=True, text=True)
+        if done.returncode != 2 or "top-N" not in done.stderr:
+            fail(f"--metrics-expert-detail '{value}': code {done.returncode}, {done.stderr}")
+
+
 def main() -> int:
+    check_refused(sys.argv[1])
     server = Server(sys.argv[1])
     try:
         text = server.scrape()
     finally:
         server.stop()
+    check_log(server.log)
     families = families_of(text)
     ours = {name: facts for name, facts in families.items() if name.startswith("switchyard_")}
     known = documented()
