@@ -53,7 +53,7 @@ def measure(args: argparse.Namespace, model: str, engine: str, command: list, ro
             for clients in args.clients:
                 requests = max(16, args.requests * clients)
                 rows += bench_serve(args.build / "switchyard", server.url,
-                                    ["-c", clients, "-n", requests, "--warmup", clients, *load])
+                                    ["-c", clients, "-n", requests, "--warmup", min(clients, 8), *load])
     for row in rows:
         if row["failed"] or row["turned_away"]:
             raise SystemExit(f"{engine}, {model}, {row['concurrency']} clients: {row['failures']}")
@@ -85,8 +85,8 @@ def report(record: pathlib.Path) -> None:
         if not ours or not theirs:
             continue
         ratio = statistics.median(ours) / statistics.median(theirs) if statistics.median(theirs) else float("nan")
-        spread = f"{min(ours):.1f} to {max(ours):.1f}, {min(theirs):.1f} to {max(theirs):.1f}"
-        print(f"| {model} | {clients} | {name} | {statistics.median(ours):.1f} | {statistics.median(theirs):.1f} | {ratio:.2f} | {spread} |")
+        spread = f"{min(ours):.4g} to {max(ours):.4g}, {min(theirs):.4g} to {max(theirs):.4g}"
+        print(f"| {model} | {clients} | {name} | {statistics.median(ours):.4g} | {statistics.median(theirs):.4g} | {ratio:.2f} | {spread} |")
 
 
 def main() -> None:
