@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA step without the experts, kernel by kernel, beside its floor: dense products, paged attention, rows.
 //
-//   bench_gpu_step [--jsonl FILE] [--only TEXT]
+//   bench_gpu_step [--jsonl FILE] [--only TEXT] [--block POSITIONS]
 //
 // Times are medians of graph replays, in us for one launch; each graph goes round several copies of weights or caches, more
 // than the L2 holds, so that they come from memory. The floor is bytes / read bandwidth, measured here, in this run; prefill
@@ -97,26 +97,34 @@ double measure_read_bytes_per_us() {
   return static_cast<double>(bytes) / us;
 }
 
+struct Options {
+  FILE* jsonl = nullptr;
+  std::string only;
+  int block = 64;  // positions of a block of the caches
+};
+
 class Report {
  public:
-  Report(FILE* jsonl, std::string only) : jsonl_(jsonl), only_(std::move(only)) {}
-  bool wants(const std::string& name) const { return name.find(only_) != std::string::npos; }
+  explicit Report(const Options& options) : options_(options) {}
+  bool wants(const std::string& name) const {
+    return name.find(options_.only) != std::string::npos;
+  }
+  int block() const { return options_.block; }
   void set_bandwidth(double bytes_per_us) { bytes_per_us_ = bytes_per_us; }
 
   void add(const std::string& name, double us, double bytes, double flop) const {
     const double floor = bytes / bytes_per_us_, tflops = flop / us * 1e-6;
     std::printf("%-52s %9.2f us  floor %8.2f (%5.2f x)  %6.1f TFLOP/s\n", name.c_str(), us, floor,
                 us / floor, tflops);
-    if (jsonl_ == nullptr) return;
-    std::fprintf(jsonl_,
+    if (options_.jsonl == nullptr) return;
+    std::fprintf(options_.jsonl,
                  "{\"case\":\"%s\",\"us\":%.3f,\"floor_us\":%.3f,\"tflops\":%.2f,"
                  "\"read_tb_per_s\":%.3f}\n",
                  name.c_str(), us, floor, tflops, bytes_per_us_ * 1e-6);
   }
 
  private:
-  FILE* jsonl_;
-  std::string only_;
+  Options options_;
   double bytes_per_us_ = 1;
 };
 
@@ -170,11 +178,10 @@ struct AttentionSetup {
   std::vector<char*> k, v;
 };
 std::unique_ptr<AttentionSetup> set_up(const Shape& s, int sequences, int context, int tokens,
-                                       int copies) {
+                                       int block, int copies) {
   auto setup = std::make_unique<AttentionSetup>();
   Memory& memory = setup->memory;
-  constexpr int kBlock = 16;
-  const int per_sequence = (context + tokens + kBlock - 1) / kBlock;
+  const int per_sequence = (context + tokens + block - 1) / block;
   std::vector<int32_t> offset{0}, contexts, table;
   for (int b = 0; b < sequences; ++b) {
     offset.push_back(offset.back() + tokens);
@@ -184,7 +191,7 @@ std::unique_ptr<AttentionSetup> set_up(const Shape& s, int sequences, int contex
                                            (int64_t{sequences} * per_sequence)));
     }
   }
-  const int64_t cache = int64_t{sequences} * per_sequence * kBlock * s.kv_heads * s.head_dim;
+  const int64_t cache = int64_t{sequences} * per_sequence * block * s.kv_heads * s.head_dim;
   for (int i = 0; i < copies; ++i) {
     setup->k.push_back(memory.take_random(cache, DType::bf16));
     setup->v.push_back(memory.take_random(cache, DType::bf16));
@@ -194,7 +201,7 @@ std::unique_ptr<AttentionSetup> set_up(const Shape& s, int sequences, int contex
   a = {.heads = s.heads,
        .kv_heads = s.kv_heads,
        .head_dim = s.head_dim,
-       .block_tokens = kBlock,
+       .block_tokens = block,
        .scale = 0.0883883f,
        .q = memory.take_random(values, DType::bf16),
        .seq_offset = memory.take_copy(offset),
@@ -204,7 +211,7 @@ std::unique_ptr<AttentionSetup> set_up(const Shape& s, int sequences, int contex
        .sequences = sequences,
        .tokens = rows,
        .out = memory.take(values * 2)};
-  const int64_t bytes = attend_workspace(a, int64_t{sequences} * per_sequence * kBlock, sequences);
+  const int64_t bytes = attend_workspace(a, int64_t{sequences} * per_sequence * block, sequences);
   a.workspace = memory.take(bytes);
   must(cudaMemset(a.workspace, 0, static_cast<size_t>(bytes)), "workspace");
   return setup;
@@ -234,7 +241,7 @@ void bench_attention(const Report& report, const Shape& s, int sequences, int co
   const double bytes =
       positions * 2 * s.kv_heads * s.head_dim * 2 + 4.0 * sequences * tokens * s.heads * s.head_dim;
   const int copies = static_cast<int>(std::clamp(150e6 / bytes, 1.0, 32.0)) + 1;
-  const auto setup = set_up(s, sequences, context, tokens, copies);
+  const auto setup = set_up(s, sequences, context, tokens, report.block(), copies);
   const auto timed = [&](void (*kernel)(const Attend&, StreamHandle) noexcept) {
     return measure(copies, [&](int i) {
       Attend args = setup->args;
@@ -299,23 +306,27 @@ void bench_rows(const Report& report, const Shape& s, int64_t tokens) {
              static_cast<double>(tokens * heads * s.head_dim * 6), 0);
 }
 
-struct Options {
-  FILE* jsonl = nullptr;
-  std::string only;
-};
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
-    if (i + 1 == argc || (name != "--jsonl" && name != "--only")) {
+    if (i + 1 == argc || (name != "--jsonl" && name != "--only" && name != "--block")) {
       std::fprintf(stderr,
                    "bench_gpu_step: '%s' is no option, or has no value: expected [--jsonl FILE] "
-                   "[--only TEXT]\n",
+                   "[--only TEXT] [--block POSITIONS]\n",
                    argv[i]);
       std::exit(1);
     }
     if (name == "--only") {
       options.only = argv[i + 1];
+    } else if (name == "--block") {
+      options.block = std::atoi(argv[i + 1]);
+      if (options.block > 0 && options.block % 16 == 0) continue;
+      std::fprintf(stderr,
+                   "bench_gpu_step: --block is '%s': expected a multiple of 16, as the kernels "
+                   "take\n",
+                   argv[i + 1]);
+      std::exit(1);
     } else if (options.jsonl = std::fopen(argv[i + 1], "w"); options.jsonl == nullptr) {
       std::fprintf(stderr, "bench_gpu_step: cannot write %s: %s\n", argv[i + 1],
                    std::strerror(errno));
@@ -328,8 +339,8 @@ Options parse(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto [jsonl, only] = parse(argc, argv);
-  Report report(jsonl, only);
+  const Options options = parse(argc, argv);
+  Report report(options);
   const double bandwidth = measure_read_bytes_per_us();
   report.set_bandwidth(bandwidth);
   std::printf("read bandwidth %.3f TB/s\n", bandwidth * 1e-6);
@@ -351,6 +362,6 @@ int main(int argc, char** argv) {
     bench_attention(report, s, 1, 8192, 512);
     for (const int64_t tokens : {1, 8, 512}) bench_rows(report, s, tokens);
   }
-  if (jsonl != nullptr) std::fclose(jsonl);
+  if (options.jsonl != nullptr) std::fclose(options.jsonl);
   return 0;
 }

@@ -116,10 +116,11 @@ const Kernel<Attention> kOnDevice{
     .workspace = [](const Attention::Problem&, int) noexcept { return int64_t{0}; },
     .run = run_on_device};
 
-// Lengths around the tiles of 16, the spans of 512 and more, in one step.
+// Lengths around the tiles of 16, the units of 64, the spans of 512 and more, in one step.
 std::vector<cases::SequenceCase> ragged_decodes() {
   std::vector<cases::SequenceCase> sequences;
-  for (const int length : {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 511, 512, 513, 1025}) {
+  for (const int length :
+       {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 511, 512, 513, 576, 577, 1025}) {
     sequences.push_back({length - 1, 1});
   }
   return sequences;
@@ -145,6 +146,12 @@ std::vector<AttentionCase> fast_cases() {
       {"decode, long", 32, 4, 128, 16, {{4095, 1}, {4096, 1}, {9000, 1}}},
       {"decode in a window", 8, 2, 64, 16, {{500, 1}, {90, 1}, {1200, 1}}, 100},
       {"decode in a long window", 8, 2, 128, 16, {{5000, 1}, {90, 1}, {1200, 1}}, 1000},
+      {"decode of ragged lengths, blocks of 64", 32, 4, 128, 64, ragged_decodes()},
+      {"decode of ragged lengths, a head for each, blocks of 64", 4, 4, 64, 64, ragged_decodes()},
+      {"decode of many, blocks of 128", 8, 1, 64, 128, many_decodes()},
+      {"decode in blocks of 48", 8, 2, 128, 48, ragged_decodes()},
+      {"decode in a window, blocks of 64", 8, 2, 64, 64, {{500, 1}, {90, 1}, {1200, 1}}, 100},
+      {"decode in a narrow window, blocks of 64", 8, 2, 128, 64, {{500, 1}, {64, 1}, {127, 1}}, 9},
       {"prefill of a prime", 4, 2, 64, 16, {{0, 67}}},
       {"prefill of two tokens", 32, 4, 128, 16, {{0, 2}, {63, 2}, {64, 2}}},
       {"prefill around a tile", 8, 1, 128, 16, {{0, 15}, {0, 16}, {0, 17}, {0, 33}}},
@@ -154,9 +161,19 @@ std::vector<AttentionCase> fast_cases() {
       {"prefill, twenty share a key", 40, 2, 64, 16, {{0, 61}, {33, 64}}},
       {"prefill of chunks", 8, 2, 128, 16, {{1000, 64}, {128, 128}, {127, 130}, {4000, 33}}},
       {"prefill in blocks of 48", 8, 2, 128, 48, {{100, 64}, {0, 300}}},
+      {"prefill in blocks of 64", 8, 2, 128, 64, {{100, 64}, {0, 300}, {0, 67}, {63, 2}, {64, 2}}},
+      {"prefill of chunks in blocks of 64", 8, 2, 64, 64, {{1000, 64}, {127, 130}, {4000, 33}}},
+      {"prefill, a head for each, blocks of 128", 16, 16, 128, 128, {{0, 130}, {70, 65}, {0, 127}}},
+      {"prefill in a window, blocks of 64", 8, 2, 128, 64, {{0, 150}, {400, 40}}, 100},
       {"prefill in a window", 8, 2, 128, 16, {{0, 150}, {400, 40}}, 100},
       {"prefill in a narrow window", 4, 4, 64, 16, {{0, 300}, {1000, 140}}, 9},
       {"a mixed step", 32, 4, 128, 16, {{0, 53}, {200, 1}, {0, 0}, {64, 17}, {1, 1}, {530, 2}}},
+      {"a mixed step in blocks of 64",
+       32,
+       4,
+       128,
+       64,
+       {{0, 53}, {200, 1}, {0, 0}, {64, 17}, {1, 1}, {530, 2}}},
       {"large scores", 8, 1, 128, 16, {{80, 1}, {0, 30}}, 0, 30},
       {"scores that are all alike", 8, 1, 128, 16, {{80, 1}, {0, 30}}, 0, 0},
   };

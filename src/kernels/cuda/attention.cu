@@ -13,8 +13,8 @@ bool attend_fast_accepts(const Attend& args) noexcept {
 int64_t attend_counters(const Attend& shape) noexcept { return counter_bytes(shape); }
 
 int64_t attend_workspace(const Attend& shape, int64_t positions, int sequences) noexcept {
-  // Each sequence may begin and end inside a tile and leave a span partly filled.
-  const int64_t spans = positions / (kSpanTiles * kCacheTile) + int64_t{2} * sequences;
+  // Each sequence may begin and end inside a unit and leave a span partly filled.
+  const int64_t spans = positions / (kSpanUnits * kUnit) + int64_t{2} * sequences;
   return counter_bytes(shape) + spans * shape.kv_heads * head_tiles(shape) *
                                     most_tile_heads(shape) * (shape.head_dim + 4) * 4;
 }

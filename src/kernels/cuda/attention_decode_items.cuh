@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items of decode attention. The positions that a token sees are cut into tiles of 16, its tiles into equal spans of at most
-// 32 tiles; an item is a span of one kv head for at most 8 of its query heads. Cuts follow from the token's own position
-// alone, so its bits do not depend on the rest of the step.
+// Items of decode attention. The positions that a token sees are cut into units of 64, its units into equal spans of at most 8;
+// an item is a span of one kv head for at most 8 of its query heads. Cuts follow from the token's own position alone, so its
+// bits do not depend on the rest of the step. A warp takes a tile of 16 positions at once, four of them are a unit.
 //
 // Workspace  claims | counters [B, G, head tiles] of finished spans, zero between launches | partial results [items][heads
 //            of a tile][4 + Z] floats: highest score, sum of weights, two unused, Z sums
@@ -10,15 +10,19 @@
 
 namespace switchyard::cuda {
 
-inline constexpr int kSpanTiles = 32;  ///< most tiles of an item
-inline constexpr int kTileHeads = 8;   ///< columns of the mma
+inline constexpr int kSpanUnits = 8;  ///< most units of an item
+inline constexpr int kUnitTiles = kUnit / kCacheTile;
+inline constexpr int kTileHeads = 8;  ///< columns of the mma
 
 struct DecodeItem {
   int index = 0;  ///< among all items
   int sequence = 0, span = 0, spans = 0, kv_head = 0, head_tile = 0;
-  int tile = 0, tiles = 0;   ///< first tile, and how many; none: there are no more items
+  int unit = 0, units = 0;   ///< first unit, and how many; none: there are no more items
   int start = 0, end = 0;    ///< positions that the token sees
   int token = 0, heads = 0;  ///< row of q; query heads of this item
+
+  /// Whether the token sees some of `count` positions from `first` on.
+  __device__ bool sees(int first, int count) const { return first < end && first + count > start; }
 };
 
 __host__ __device__ constexpr int shared_by(const Attend& a) { return a.heads / a.kv_heads; }
@@ -30,19 +34,19 @@ __host__ __device__ constexpr int most_tile_heads(const Attend& a) {
 }
 
 struct Visible {
-  int start, end, tile, tiles;
+  int start, end, unit, units;
 };
 __device__ __forceinline__ Visible visible_positions(const Attend& a, int b) {
   const int position = a.context_len[b];
   const int start = a.window > 0 ? max(0, position - a.window + 1) : 0;
-  const int tile = start / kCacheTile;
-  return {start, position + 1, tile, position / kCacheTile - tile + 1};
+  const int unit = start / kUnit;
+  return {start, position + 1, unit, position / kUnit - unit + 1};
 }
 
 /// Spans of a sequence; none when it adds several tokens, which attend_prefill takes.
 __device__ __forceinline__ int num_spans(const Attend& a, int b) {
   if (added_tokens(a, b) != 1) return 0;
-  return (visible_positions(a, b).tiles + kSpanTiles - 1) / kSpanTiles;
+  return (visible_positions(a, b).units + kSpanUnits - 1) / kSpanUnits;
 }
 __device__ __forceinline__ int num_decode_items(const Attend& a, const ItemCounts& spans) {
   return spans.before[a.sequences] * a.kv_heads * head_tiles(a);
@@ -60,9 +64,9 @@ __device__ __forceinline__ DecodeItem find_decode_item(const Attend& a, const It
   item.span = index - spans.before[item.sequence];
   item.spans = spans.before[item.sequence + 1] - spans.before[item.sequence];
   const Visible seen = visible_positions(a, item.sequence);
-  const int each = (seen.tiles + item.spans - 1) / item.spans;
-  item.tile = seen.tile + item.span * each;
-  item.tiles = min(each, seen.tile + seen.tiles - item.tile);
+  const int begin = item.span * seen.units / item.spans;
+  item.unit = seen.unit + begin;
+  item.units = (item.span + 1) * seen.units / item.spans - begin;
   item.start = seen.start;
   item.end = seen.end;
   item.token = a.seq_offset[item.sequence];

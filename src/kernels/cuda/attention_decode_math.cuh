@@ -4,8 +4,8 @@
 //   S^T [16 keys, 8 heads] = K Q^T      K by ldmatrix as the M operand, so that no row of the mma is padding
 //   P = exp2(S - highest)               the highest score is followed only when it has grown by 2^8
 //   O^T [Z, 8 heads] += V^T P^T         V by transposing ldmatrix; P^T transposed in registers
-// A tile in shared memory is K then V, each [Z / 64][16 positions][64], 16-byte chunk c of a row at c ^ (row % 8): what
-// bulk tensor copies make of it, and no two rows of a matrix meet in a bank.
+// Keys and values of a tile are in shared memory, positions `kPitch` bytes apart and 64 values of z `kHalf` bytes; 16-byte chunk c
+// of the i-th 128 bytes stands at c ^ (i % 8), so that rows of a matrix meet in no bank or, with two halves in a row, two by two.
 #pragma once
 #include "kernels/cuda/attention_decode_items.cuh"
 
@@ -13,7 +13,29 @@ namespace switchyard::cuda {
 
 template <int kZ>
 inline constexpr int kTileBytes = kCacheTile* kZ * 2;  ///< of K, and of V
-inline constexpr int kHalfBytes = kCacheTile * 128;    ///< of 64 values of z
+
+/// Halves one behind the other, each [16 positions][64].
+struct HalvesApart {
+  static constexpr int kPitch = 128, kHalf = kCacheTile * 128;
+};
+/// [16 positions][Z], as in the cache.
+template <int kZ>
+struct HalvesTogether {
+  static constexpr int kPitch = kZ * 2, kHalf = 128;
+};
+
+/// Where a lane's chunk `chunk` of the first 16 z of a position stands.
+template <class Layout>
+__device__ __forceinline__ uint32_t chunk_at(uint32_t tile, int position, int chunk) {
+  const int row = position * (Layout::kPitch / 128);
+  return tile + position * Layout::kPitch + ((chunk ^ row % 8) << 4);
+}
+/// The same for z from 16 * t on; `t` is known when compiling.
+template <class Layout>
+__device__ __forceinline__ uint32_t chunk_at(uint32_t first, int t) {
+  const int half = t / 4, odd = Layout::kHalf == 128 ? half << 4 : 0;
+  return (first ^ (t % 4 << 5 | odd)) + half * Layout::kHalf;
+}
 
 /// The softmax of 8 heads over some keys. Lane 4 g + q holds heads 2 q and 2 q + 1 (elements i % 2), and of z, for each t,
 /// 16 t + g (elements 0 and 1) and 16 t + g + 8.
@@ -45,16 +67,16 @@ __device__ __forceinline__ void load_queries(const void* rows, int stride, int h
   }
 }
 
-template <int kZ>
+template <int kZ, class Layout>
 __device__ __forceinline__ void score_tile(const Queries<kZ>& q, uint32_t keys, float (&s)[4]) {
   const int lane = threadIdx.x % kWarp;
   // Matrices: rows 0-7 and 8-15 of eight z, then of the next eight.
-  const uint32_t at = keys + lane % 16 * 128 + ((lane / 16 ^ lane % 8) << 4);
+  const uint32_t at = chunk_at<Layout>(keys, lane % 16, lane / 16);
   float odd[4] = {};
 #pragma unroll
   for (int t = 0; t < kZ / 16; ++t) {
     uint32_t k[4];
-    load_matrices(k, (at ^ (t % 4 << 5)) + t / 4 * kHalfBytes);
+    load_matrices(k, chunk_at<Layout>(at, t));
     mma_bf16(t % 2 == 0 ? s : odd, k[0], k[1], k[2], k[3], q[t][0], q[t][1]);
   }
 #pragma unroll
@@ -82,10 +104,11 @@ __device__ __forceinline__ void raise(float (&top)[2], DecodeState<kZ>& state) {
   }
 }
 
-/// Scores to weights. Keys outside [low, high) get none; at least one is inside.
+/// Scores to weights, in bf16: p[0] of the first 8 keys. Keys outside [low, high) get none; at least one is inside. What is
+/// summed are the rounded weights, so that rounding them changes how they share 1 but not that they do.
 template <int kZ>
 __device__ __forceinline__ void weigh_tile(float scale, int low, int high, float (&s)[4],
-                                           DecodeState<kZ>& state) {
+                                           uint32_t (&p)[2], DecodeState<kZ>& state) {
   constexpr float kSlack = 8;  // weights stay below 2^8
   const int group = threadIdx.x % kWarp / 4;
 #pragma unroll
@@ -98,47 +121,52 @@ __device__ __forceinline__ void weigh_tile(float scale, int low, int high, float
   if (__any_sync(kAllLanes, grown)) raise<kZ>(top, state);
 #pragma unroll
   for (int i = 0; i < 4; ++i) s[i] = exp2_fast(s[i] - state.highest[i % 2]);
-  state.total[0] += s[0] + s[2];
-  state.total[1] += s[1] + s[3];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) p[i] = pack_bf16(s[2 * i], s[2 * i + 1]);
+  state.total[0] += low_bf16(p[0]) + low_bf16(p[1]);
+  state.total[1] += high_bf16(p[0]) + high_bf16(p[1]);
 }
 
-template <int kZ>
-__device__ __forceinline__ void accumulate_tile(const float (&p)[4], uint32_t values,
+template <int kZ, class Layout>
+__device__ __forceinline__ void accumulate_tile(const uint32_t (&p)[2], uint32_t values,
                                                 DecodeState<kZ>& state) {
   const int lane = threadIdx.x % kWarp;
   // Matrices: z 0-7 and 8-15 of keys 0-7, then of keys 8-15.
-  const uint32_t at = values + (lane % 8 + lane / 16 * 8) * 128 + ((lane / 8 % 2 ^ lane % 8) << 4);
-  const uint32_t low = transpose_matrix(pack_bf16(p[0], p[1]));
-  const uint32_t high = transpose_matrix(pack_bf16(p[2], p[3]));
+  const uint32_t at = chunk_at<Layout>(values, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  const uint32_t low = transpose_matrix(p[0]), high = transpose_matrix(p[1]);
 #pragma unroll
   for (int t = 0; t < kZ / 16; ++t) {
     uint32_t v[4];
-    load_matrices_transposed(v, (at ^ (t % 4 << 5)) + t / 4 * kHalfBytes);
+    load_matrices_transposed(v, chunk_at<Layout>(at, t));
     mma_bf16(state.o[t], v[0], v[1], v[2], v[3], low, high);
   }
 }
 
 /// Zeroes the values of rows outside [low, high): 0 * garbage could be NaN.
-template <int kZ>
+template <int kZ, class Layout>
 __device__ __forceinline__ void clear_rows(uint32_t values, int low, int high) {
   const int lane = threadIdx.x % kWarp;
   for (int i = lane; i < kCacheTile * kZ / 8; i += kWarp) {
-    const int row = i / 8 % kCacheTile;
+    const int row = i / 8 % kCacheTile, half = i / (8 * kCacheTile);
     if (row >= low && row < high) continue;
-    asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(values + i * 16), "r"(0)
+    asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(
+                     values + row * Layout::kPitch + half * Layout::kHalf + i % 8 * 16),
+                 "r"(0)
                  : "memory");
   }
   __syncwarp();
 }
 
 /// One tile whose values are clear outside [low, high).
-template <int kZ>
-__device__ __forceinline__ void attend_tile(const Queries<kZ>& q, uint32_t tile, float scale,
-                                            int low, int high, DecodeState<kZ>& state) {
+template <int kZ, class Layout>
+__device__ __forceinline__ void attend_tile(const Queries<kZ>& q, uint32_t keys, uint32_t values,
+                                            float scale, int low, int high,
+                                            DecodeState<kZ>& state) {
   float s[4] = {};
-  score_tile<kZ>(q, tile, s);
-  weigh_tile<kZ>(scale, low, high, s, state);
-  accumulate_tile<kZ>(s, tile + kTileBytes<kZ>, state);
+  uint32_t p[2];
+  score_tile<kZ, Layout>(q, keys, s);
+  weigh_tile<kZ>(scale, low, high, s, p, state);
+  accumulate_tile<kZ, Layout>(p, values, state);
 }
 
 }  // namespace switchyard::cuda

@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp, kStages = 2;
 constexpr int kBlocks = 2;  // of a multiprocessor
-static_assert(kThreads == kMergeThreads);
 
 template <int kZ>
 struct Shared {
@@ -20,7 +19,7 @@ struct Shared {
     SharedStates<kZ, kWarps> states;
   };
   ItemCounts spans;
-  int is_last;
+  bool is_last;
 };
 
 /// Queues the copies of a tile, whose rows follow each other in both caches.
@@ -33,7 +32,7 @@ __device__ void fetch_tile(const Attend& a, int64_t row, uint32_t to) {
   for (int i = threadIdx.x % kWarp; i < kCacheTile * kChunks; i += kWarp) {
     const int position = i / kChunks, chunk = i % kChunks;
     const uint32_t at =
-        to + chunk / 8 * kHalfBytes + position * 128 + ((chunk % 8 ^ position % 8) << 4);
+        to + chunk / 8 * HalvesApart::kHalf + position * 128 + ((chunk % 8 ^ position % 8) << 4);
     copy_16(at, k + i * 8, 16);
     copy_16(at + kTileBytes<kZ>, v + i * 8, 16);
   }
@@ -44,29 +43,31 @@ template <int kZ>
 __device__ void run_warp(const Attend& a, const DecodeItem& item, uint32_t ring,
                          DecodeState<kZ>& state) {
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const int first = item.unit * kUnit, tiles = item.units * kUnitTiles;
   // Lane i finds the i-th tile of the item: one round trip for all.
-  int row = 0;
-  if (lane < item.tiles) {
-    row = cache_row(a, item.sequence, item.kv_head, (item.tile + lane) * kCacheTile);
+  int row = -1;
+  if (lane < tiles && item.sees(first + lane * kCacheTile, kCacheTile)) {
+    row = cache_row(a, item.sequence, item.kv_head, first + lane * kCacheTile);
   }
   const auto fetch = [&](int tile, int slot) {
-    const int first = __shfl_sync(kAllLanes, row, tile % kWarp);
-    if (tile < item.tiles) fetch_tile<kZ>(a, first, ring + slot * 2 * kTileBytes<kZ>);
+    const int from = __shfl_sync(kAllLanes, row, tile % kWarp);
+    if (tile < tiles && from >= 0) fetch_tile<kZ>(a, from, ring + slot * 2 * kTileBytes<kZ>);
     copies_commit();
   };
   fetch(warp, 0);
   Queries<kZ> q;
   load_queries<kZ>(static_cast<const bf16*>(a.q) + first_head(a, item) * kZ, kZ * 2, item.heads, q);
   int slot = 0;
-  for (int t = warp; t < item.tiles; t += kWarps, slot ^= 1) {
+  for (int t = warp; t < tiles; t += kWarps, slot ^= 1) {
     fetch(t + kWarps, slot ^ 1);
     copies_wait<1>();
     __syncwarp();
-    const uint32_t tile = ring + slot * 2 * kTileBytes<kZ>;
-    const int at = (item.tile + t) * kCacheTile;
+    const int at = first + t * kCacheTile;
+    if (!item.sees(at, kCacheTile)) continue;
+    const uint32_t keys = ring + slot * 2 * kTileBytes<kZ>, values = keys + kTileBytes<kZ>;
     const int low = item.start - at, high = item.end - at;
-    if (low > 0 || high < kCacheTile) clear_rows<kZ>(tile + kTileBytes<kZ>, low, high);
-    attend_tile<kZ>(q, tile, a.scale * kLog2e, low, high, state);
+    if (low > 0 || high < kCacheTile) clear_rows<kZ, HalvesApart>(values, low, high);
+    attend_tile<kZ, HalvesApart>(q, keys, values, a.scale * kLog2e, low, high, state);
     __syncwarp();  // the slot may be filled again
   }
   copies_wait<0>();
@@ -76,8 +77,8 @@ template <int kZ>
 __global__ void __launch_bounds__(kThreads, kBlocks) decode_kernel(Attend a) {
   extern __shared__ __align__(128) unsigned char raw[];
   auto& shared = *reinterpret_cast<Shared<kZ>*>(raw);
-  const int thread = static_cast<int>(threadIdx.x);
-  const uint32_t ring = shared_address(shared.ring[thread / kWarp]);
+  const int warp = threadIdx.x / kWarp;
+  const uint32_t ring = shared_address(shared.ring[warp]);
   sum_counts(a.sequences, shared.spans, [&](int b) { return num_spans(a, b); });
   const int items = num_decode_items(a, shared.spans);
   for (int index = static_cast<int>(blockIdx.x); index < items;
@@ -89,10 +90,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks) decode_kernel(Attend a) {
     __syncthreads();  // all rings are empty
     share_state<kZ, kWarps>(state, item.heads, shared.states);
     __syncthreads();
-    merge_warps<kZ, kWarps>(a, item, shared.states, thread);
-    if (item.spans > 1 && is_last_span(a, item, thread, shared.is_last)) {
-      merge_spans<kZ>(a, item, thread);
-    }
+    merge_warps<kZ, kWarps>(a, item, shared.states, warp, kWarps);
+    if (item.spans == 1) continue;
+    __syncthreads();
+    if (threadIdx.x == 0) shared.is_last = is_last_span(a, item);
+    __syncthreads();
+    if (shared.is_last) merge_spans<kZ>(a, item, warp, kWarps);
   }
 }
 

@@ -7,7 +7,8 @@
 
 namespace switchyard::cuda {
 
-inline constexpr int kCacheTile = 16;  ///< positions of a cache block that are read at once
+inline constexpr int kCacheTile = 16;  ///< blocks of the cache hold a multiple of these positions
+inline constexpr int kUnit = 64;       ///< the same, for copies that are large enough
 inline constexpr float kLog2e = 1.4426950408889634f;
 
 /// 2^x to within 2 ulp; results below 2^-126 are 0.
@@ -72,6 +73,9 @@ __device__ __forceinline__ int cache_row(const Attend& a, int sequence, int kv_h
   const int32_t block = a.block_table[int64_t{sequence} * a.max_blocks + position / a.block_tokens];
   return (block * a.kv_heads + kv_head) * a.block_tokens + position % a.block_tokens;
 }
+
+/// Positions that one copy can bring.
+inline int box_of(const Attend& a) { return a.block_tokens % kUnit == 0 ? kUnit : kCacheTile; }
 
 /// Tokens that a sequence adds.
 __device__ __forceinline__ int added_tokens(const Attend& a, int b) {

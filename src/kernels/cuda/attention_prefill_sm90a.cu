@@ -25,7 +25,7 @@ __device__ void init_barriers(PrefillShared<kZ>& shared) {
   barrier_init_done();
 }
 
-template <int kZ>
+template <int kZ, int kBox>
 __global__ void __launch_bounds__(kPrefillThreads, 1)
     prefill_kernel(const __grid_constant__ Attend a, const __grid_constant__ PrefillMaps maps) {
   extern __shared__ __align__(1024) uint8_t raw[];
@@ -42,27 +42,32 @@ __global__ void __launch_bounds__(kPrefillThreads, 1)
   } else {
     give_registers<40>();
     if (threadIdx.x < kConsumers * 128 + kWarp) {
-      claim_and_send(shared, a, maps);
+      claim_and_send<kZ, kBox>(shared, a, maps);
     } else {
       load_queries(shared, a);
     }
   }
 }
 
-template <int kZ>
+template <int kZ, int kBox>
 bool launch(const Attend& args, StreamHandle stream) {
   constexpr int kBytes = sizeof(PrefillShared<kZ>);
   static const bool raised = [] {
-    return cudaFuncSetAttribute(prefill_kernel<kZ>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                kBytes) == cudaSuccess;
+    return cudaFuncSetAttribute(prefill_kernel<kZ, kBox>,
+                                cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes) == cudaSuccess;
   }();
   PrefillMaps maps;
-  if (!raised || !make_cache_map(maps.k, args.k_cache, kZ, kCacheTile, 1) ||
-      !make_cache_map(maps.v, args.v_cache, kZ, kCacheTile, 1)) {
+  if (!raised || !make_cache_map(maps.k, args.k_cache, kZ, kBox, 1) ||
+      !make_cache_map(maps.v, args.v_cache, kZ, kBox, 1)) {
     return false;
   }
-  prefill_kernel<kZ><<<num_multiprocessors(), kPrefillThreads, kBytes, stream>>>(args, maps);
+  prefill_kernel<kZ, kBox><<<num_multiprocessors(), kPrefillThreads, kBytes, stream>>>(args, maps);
   return true;
+}
+
+template <int kBox>
+bool launch(const Attend& args, StreamHandle stream) {
+  return args.head_dim == 64 ? launch<64, kBox>(args, stream) : launch<128, kBox>(args, stream);
 }
 
 }  // namespace
@@ -70,7 +75,7 @@ bool launch(const Attend& args, StreamHandle stream) {
 bool attend_prefill_sm90a(const Attend& args, StreamHandle stream) noexcept {
   if (!is_sm90() || !(args.scale > 0)) return false;  // the highest product has the highest score
   if (args.tokens == 0) return true;
-  return args.head_dim == 64 ? launch<64>(args, stream) : launch<128>(args, stream);
+  return box_of(args) == kUnit ? launch<kUnit>(args, stream) : launch<kCacheTile>(args, stream);
 }
 
 }  // namespace switchyard::cuda

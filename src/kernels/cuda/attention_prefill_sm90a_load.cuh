@@ -3,8 +3,8 @@
 // They run ahead of the consumers, over the borders of items.
 //
 //   ring       tiles of K and V in the order of their use: K0 K1 V0 K2 V1 K3 V2 ... V
-//   tile       [Z / 64][128 positions][64], swizzled; 16 positions of 64 z are a copy. Positions that no row of the item sees
-//              are not copied: their blocks may be gone
+//   tile       [Z / 64][128 positions][64], swizzled; kBox positions of 64 z are a copy: 64, or 16 where the cache's blocks are
+//              no multiple of 64. Boxes that no row of the item sees are not copied: their blocks may be gone
 //   queries    [Z / 64][128 rows][64], swizzled; row i is token i / share, query head i % share of the kv head's
 #pragma once
 #include "kernels/cuda/attention_items.cuh"
@@ -108,52 +108,52 @@ __device__ __forceinline__ bool next_item(PrefillShared<kZ>& shared, RingCursor<
 
 using PrefillPlace = RingCursor<kPrefillStages>;
 
-/// Whole warp: lane i copies 16 positions, 64 z each, those at `row` if any.
-template <int kZ>
+/// Whole warp: lane i copies a box of 64 z, that at `row` if any.
+template <int kZ, int kBox>
 __device__ __forceinline__ void send_tile(PrefillShared<kZ>& shared, const CUtensorMap& map,
                                           int row, PrefillPlace& at) {
   constexpr int kHalves = kZ / 64;
   const int lane = threadIdx.x % kWarp;
   const uint32_t full = shared_address(&shared.full[at.slot]);
-  const uint32_t bytes = __popc(__ballot_sync(kAllLanes, row >= 0)) * kCacheTile * 128;
+  const uint32_t bytes = __popc(__ballot_sync(kAllLanes, row >= 0)) * kBox * 128;
   barrier_wait(shared_address(&shared.empty[at.slot]), at.parity ^ 1);
   if (lane == 0) barrier_arrive_expect(full, bytes);
   __syncwarp();
   if (row >= 0) {
     const uint32_t to = shared_address(shared.tiles[at.slot]) + lane % kHalves * kPanelBytes +
-                        lane / kHalves * (kCacheTile * 128);
+                        lane / kHalves * (kBox * 128);
     tensor_copy(to, map, row, lane % kHalves, full);
   }
   __syncwarp();
   at.advance();
 }
 
-template <int kZ>
+template <int kZ, int kBox>
 __device__ __forceinline__ void send_tiles(PrefillShared<kZ>& shared, const Attend& a,
                                            const PrefillMaps& maps, const PrefillItem& item,
                                            PrefillPlace& at) {
-  constexpr int kHalves = kZ / 64, kCopies = kKeys / kCacheTile * kHalves;
+  constexpr int kHalves = kZ / 64, kCopies = kKeys / kBox * kHalves;
   const int lane = threadIdx.x % kWarp;
   const auto find_row = [&](int tile) {
-    const int position = tile * kKeys + lane / kHalves * kCacheTile;
-    const bool real = lane < kCopies && position < item.end && position + kCacheTile > item.seen;
+    const int position = tile * kKeys + lane / kHalves * kBox;
+    const bool real = lane < kCopies && position < item.end && position + kBox > item.seen;
     return real ? cache_row(a, item.sequence, item.kv_head, position) : -1;
   };
   const int last = item.end_tile();
   int tile = item.first_tile(), row = find_row(tile);
-  send_tile(shared, maps.k, row, at);
+  send_tile<kZ, kBox>(shared, maps.k, row, at);
 #pragma unroll 1
   for (++tile; tile < last; ++tile) {
     const int next_row = find_row(tile);
-    send_tile(shared, maps.k, next_row, at);
-    send_tile(shared, maps.v, row, at);
+    send_tile<kZ, kBox>(shared, maps.k, next_row, at);
+    send_tile<kZ, kBox>(shared, maps.v, row, at);
     row = next_row;
   }
-  send_tile(shared, maps.v, row, at);
+  send_tile<kZ, kBox>(shared, maps.v, row, at);
 }
 
 /// One warp.
-template <int kZ>
+template <int kZ, int kBox>
 __device__ __forceinline__ void claim_and_send(PrefillShared<kZ>& shared, const Attend& a,
                                                const PrefillMaps& maps) {
   const int lane = threadIdx.x % kWarp;
@@ -178,7 +178,7 @@ __device__ __forceinline__ void claim_and_send(PrefillShared<kZ>& shared, const 
       }
     }
     if (item.sequence < 0) return;
-    send_tiles(shared, a, maps, item, at);
+    send_tiles<kZ, kBox>(shared, a, maps, item, at);
     index = static_cast<int>(gridDim.x) + __shfl_sync(kAllLanes, claimed, 0);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk copies of boxes of a paged cache [rows, Z] in bf16 into shared memory, 64 values of z after 64, each row of 128 bytes
-// with the 128-byte swizzle: 16-byte chunk c of row r at c ^ (r % 8). sm_90.
+// Bulk copies of boxes of a paged cache [rows, Z] in bf16 into shared memory: [rows][halves][64 values of z], with the 128-byte
+// swizzle: 16-byte chunk c of the i-th 128 bytes at c ^ (i % 8). A box of all Z reads the cache as it lies. sm_90.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor"; CUDA driver API, "cuTensorMapEncodeTiled".
 #pragma once
 #include <cstdint>
@@ -16,7 +16,7 @@ __device__ __forceinline__ void tensor_copy(uint32_t to, const CUtensorMap& map,
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
       "[%1, {%2, %3, %4}], [%5];" ::"r"(to),
-      "l"(&map), "r"(0), "r"(row), "r"(half), "r"(barrier)
+      "l"(&map), "r"(0), "r"(half), "r"(row), "r"(barrier)
       : "memory");
 }
 /// Brings the map near, ahead of the first copy.
@@ -37,15 +37,15 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
   return found;
 }
 
-/// Describes boxes of `box_rows` rows x 64 values x `halves`. False when the driver refuses.
+/// Describes boxes of `box_rows` rows x `halves` x 64 values. False when the driver refuses.
 inline bool make_cache_map(CUtensorMap& map, const void* cache, int head_dim, unsigned box_rows,
                            unsigned halves) {
   const auto encode = tensor_map_encoder();
   if (encode == nullptr) return false;
   constexpr cuuint64_t kMostRows = cuuint64_t{1} << 31;  // tables name no row behind the end
   const auto width = static_cast<cuuint64_t>(head_dim);
-  const cuuint64_t size[3] = {64, kMostRows, width / 64}, stride[2] = {width * 2, 128};
-  const cuuint32_t box[3] = {64, box_rows, halves}, step[3] = {1, 1, 1};
+  const cuuint64_t size[3] = {64, width / 64, kMostRows}, stride[2] = {128, width * 2};
+  const cuuint32_t box[3] = {64, halves, box_rows}, step[3] = {1, 1, 1};
   return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(cache), size, stride,
                 box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
