@@ -30,7 +30,7 @@ struct EngineOptions {
   int max_sequences = 16;                 ///< sequences that run in one step
   int max_step_tokens = 512;   ///< token budget of one step: prompts are cut into chunks of this
   int max_model_len = 0;       ///< longest prompt plus output; 0: what the model was made for
-  int block_tokens = 16;       ///< positions per KV block
+  int block_tokens = 0;        ///< positions per KV block; 0: 16 on CPUs, 64 on CUDA devices
   int64_t kv_cache_bytes = 0;  ///< 0: enough for max_sequences of max_model_len, within free memory
   /// Prompts that begin alike share keys and values, as long as the cache keeps them. Never with a capacity_factor: what
   /// one step dropped would go on into later answers.

@@ -102,7 +102,6 @@ ExitCode BenchQuality::run() {
 Status BenchQuality::measure() {
   model_.install_log();
   windows_.step_tokens = std::min(model_.engine.max_step_tokens, windows_.context);
-  windows_.block_tokens = model_.engine.block_tokens;
   if (windows_.unscored >= windows_.context)
     return fail(Code::bad_request, "--unscored is {}, expected less than --context ({})",
                 windows_.unscored, windows_.context);
@@ -140,12 +139,12 @@ Result<std::unique_ptr<model::Model>> BenchQuality::load(float factor) {
   SWITCHYARD_TRY(model::limit_capacity(config, model_.capacity_limit(factor)));
   EngineOptions options = model_.engine_options();
   const DType dtype = engine::precision_dtype(options.precision);
-  const int64_t block_bytes = model::Model::kv_block_bytes(config, options.block_tokens, dtype);
   options.max_step_tokens = options.max_sequences = windows_.step_tokens;
   options.max_model_len = windows_.context;
-  options.kv_cache_bytes = windows_.num_blocks() * block_bytes;
-  const auto needs = engine::memory_needs(config, options, block_bytes);
   SWITCHYARD_ASSIGN(const DeviceId device, model::parse_device(options.device));
+  const auto needs = engine::memory_needs_on(device, config, options);
+  windows_.block_tokens = options.block_tokens;
+  options.kv_cache_bytes = windows_.num_blocks() * needs.kv_block_bytes;
   SWITCHYARD_ASSIGN(const int64_t available, model::find_device(device)->available_bytes(
                                                  device.index, engine::host_memory().available));
   SWITCHYARD_TRY(engine::plan_memory(needs, options, available));

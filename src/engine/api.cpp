@@ -199,10 +199,7 @@ Status OpenedEngine::load(int64_t start_ns) {
   SWITCHYARD_ASSIGN(const DeviceId device, model::parse_device(options_.device));
   SWITCHYARD_ASSIGN(const int64_t available, model::find_device(device)->available_bytes(
                                                  device.index, engine::host_memory().available));
-  const auto needs = engine::memory_needs(
-      folder_.config, options_,
-      model::Model::kv_block_bytes(folder_.config, options_.block_tokens,
-                                   engine::precision_dtype(options_.precision)));
+  const auto needs = engine::memory_needs_on(device, folder_.config, options_);
   SWITCHYARD_ASSIGN(const engine::MemoryPlan plan, engine::plan_memory(needs, options_, available));
   const engine::LoopOptions loop = loop_options(options_, plan, folder_);
   SWITCHYARD_TRY(loop.limits.check());

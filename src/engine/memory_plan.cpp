@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "model/devices.h"
 #include "schedule/blocks.h"
 
 namespace switchyard::engine {
@@ -95,6 +96,25 @@ MemoryNeeds memory_needs(const model::ModelConfig& config, const EngineOptions& 
   constexpr int64_t kFloat = 4;
   needs.step_bytes =
       kFloat * (options.max_step_tokens * widest + int64_t{options.max_sequences} * config.vocab);
+  return needs;
+}
+
+MemoryNeeds memory_needs_on(DeviceId device, const model::ModelConfig& config,
+                            EngineOptions& options) {
+  const model::Device& its = *model::find_device(device);
+  if (options.block_tokens == 0) options.block_tokens = its.block_tokens;
+  const DType dtype = precision_dtype(options.precision);
+  MemoryNeeds needs = memory_needs(
+      config, options, model::Model::kv_block_bytes(config, options.block_tokens, dtype));
+  const int longest = options.max_model_len > 0 ? options.max_model_len : config.max_positions;
+  const int blocks = blocks_for(longest, std::max(options.block_tokens, 1));
+  needs.step_bytes += its.attention_bytes(config, {.dtype = dtype,
+                                                   .max_step_tokens = options.max_step_tokens,
+                                                   .max_sequences = options.max_sequences,
+                                                   .block_tokens = options.block_tokens,
+                                                   .num_kv_blocks = blocks,
+                                                   .max_blocks_per_sequence = blocks,
+                                                   .on_progress = {}});
   return needs;
 }
 

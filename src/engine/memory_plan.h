@@ -7,6 +7,7 @@
 #include "switchyard/options.h"
 
 #include "base/result.h"
+#include "device/device.h"
 #include "model/config.h"
 #include "tensor/dtype.h"
 
@@ -28,6 +29,10 @@ struct MemoryPlan {
 
 MemoryNeeds memory_needs(const model::ModelConfig& config, const EngineOptions& options,
                          int64_t kv_block_bytes);
+
+/// The same on a device, with what its attention takes; sets options.block_tokens when it is 0.
+MemoryNeeds memory_needs_on(DeviceId device, const model::ModelConfig& config,
+                            EngineOptions& options);
 
 /// Errors: Code::out_of_memory with every sum and what to change; Code::bad_request for options
 /// that contradict the model or each other.

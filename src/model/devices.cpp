@@ -13,14 +13,19 @@ namespace {
 Result<int64_t> host_bytes_available(int, int64_t host_bytes) { return host_bytes; }
 Result<int64_t> cuda_bytes_available(int index, int64_t) { return cuda_free_bytes(index); }
 
+// The host's kernels keep their partial sums in the arena of the step.
+int64_t no_attention_bytes(const ModelConfig&, const LoadOptions&) { return 0; }
+
 Result<double> measure_host_read_gbps(int, Pool& pool) {
   SWITCHYARD_ASSIGN(const cpu::Ceilings ceilings, cpu::measure_ceilings(pool));
   return ceilings.read_gbps_all;
 }
 
 constexpr Device kDevices[] = {
-    {"cpu", DeviceId::Kind::cpu, load_on_host, host_bytes_available, measure_host_read_gbps},
-    {"cuda", DeviceId::Kind::cuda, load_on_cuda, cuda_bytes_available, measure_cuda_read_gbps},
+    {"cpu", DeviceId::Kind::cpu, load_on_host, host_bytes_available, 16, no_attention_bytes,
+     measure_host_read_gbps},
+    {"cuda", DeviceId::Kind::cuda, load_on_cuda, cuda_bytes_available, 64, cuda_attention_bytes,
+     measure_cuda_read_gbps},
 };
 
 }  // namespace

@@ -57,11 +57,10 @@ TEST(FieldFailures, Memory3) {
     const auto engine = Engine::open(options);
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     const ModelSummary& summary = (*engine)->summary();
-    const int64_t block = model::Model::kv_block_bytes(*config, options.block_tokens,
-                                                       engine::precision_dtype(precision));
-    const engine::MemoryNeeds needs = engine::memory_needs(*config, options, block);
+    const engine::MemoryNeeds needs = engine::memory_needs_on({}, *config, options);
     const auto taken = static_cast<double>(summary.weight_bytes + summary.kv_cache_bytes);
-    const auto planned = static_cast<double>(needs.weight_bytes + summary.kv_tokens / 16 * block);
+    const int64_t blocks = summary.kv_tokens / options.block_tokens;
+    const auto planned = static_cast<double>(needs.weight_bytes + blocks * needs.kv_block_bytes);
     EXPECT_NEAR(planned, taken, 0.1 * taken);
   }
 }

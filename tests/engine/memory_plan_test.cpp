@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model/model.h"
+
 namespace switchyard::engine {
 namespace {
 
@@ -21,6 +23,7 @@ MemoryNeeds needs() {
 EngineOptions options() {
   EngineOptions options;
   options.max_sequences = 4;
+  options.block_tokens = 16;
   return options;
 }
 
@@ -80,6 +83,25 @@ TEST(MemoryPlan, TakesTheCacheThatWasAskedFor) {
   EXPECT_EQ(plan_memory(needs(), asked, 1000 * kMiB).error().code, Code::out_of_memory);
   asked.kv_cache_bytes = 500 * kMiB;  // more than everybody can use
   EXPECT_EQ(plan_memory(needs(), asked, 1000 * kMiB)->num_blocks, 256);
+}
+
+TEST(MemoryPlan, TheDeviceChoosesBlocksAndCountsWhatItsAttentionTakes) {
+  const auto config = model::Model::read_config(SWITCHYARD_SOURCE_DIR "/models/demo");
+  ASSERT_TRUE(config.ok()) << config.error().message;
+  EngineOptions on_host, on_cuda, asked;
+  asked.block_tokens = 32;
+  const MemoryNeeds host = memory_needs_on({}, *config, on_host);
+  const DeviceId device{DeviceId::Kind::cuda, 0};
+  const MemoryNeeds cuda = memory_needs_on(device, *config, on_cuda);
+  EXPECT_EQ(on_host.block_tokens, 16);
+  EXPECT_EQ(on_cuda.block_tokens, 64);
+  EXPECT_EQ(cuda.kv_block_bytes, 4 * host.kv_block_bytes);
+  EXPECT_EQ(memory_needs_on(device, *config, asked).kv_block_bytes, 2 * host.kv_block_bytes);
+  EXPECT_EQ(asked.block_tokens, 32);
+  if (cuda.step_bytes == host.step_bytes) GTEST_SKIP() << "built without CUDA";
+  // Partial sums of 16 sequences: 4 spans of 512 positions each, 4 heads of 64 values and more.
+  EXPECT_GT(cuda.step_bytes - host.step_bytes, 16 * 4 * 4 * 64 * 4);
+  EXPECT_LT(cuda.step_bytes - host.step_bytes, 2 * 16 * 4 * 4 * 68 * 4 + 100'000);
 }
 
 TEST(MemoryPlan, RefusesOptionsThatContradict) {

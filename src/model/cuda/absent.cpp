@@ -9,6 +9,8 @@ Result<std::unique_ptr<Model>> load_on_cuda(const std::string&, const ModelConfi
   return fail(Code::unavailable, "built without CUDA: configure with -DSWITCHYARD_CUDA=ON");
 }
 
+int64_t cuda_attention_bytes(const ModelConfig&, const LoadOptions&) { return 0; }
+
 Result<double> measure_cuda_read_gbps(int, Pool&) {
   return fail(Code::unavailable, "built without CUDA: configure with -DSWITCHYARD_CUDA=ON");
 }

@@ -74,13 +74,21 @@ k::Attend attend_shape(const attention::GqaSpec& spec, const LoadOptions& option
           .scale = spec.scale};
 }
 
+// Whether the fast kernels take all blocks, else the plain one does.
+bool takes_fast_attention(const ModelConfig& config, const LoadOptions& options) {
+  bool fast = options.max_sequences <= k::kMaxDecodeSequences;
+  for (const BlockSpec& block : config.blocks) {
+    const attention::GqaSpec& a = block.attention;
+    const int64_t rows = (options.num_kv_blocks + 1) * options.block_tokens * a.kv_heads;
+    fast &= rows < (int64_t{1} << 31) && k::attend_fast_accepts(attend_shape(a, options));
+  }
+  return fast;
+}
+
 Status CudaModel::choose_attention() {
-  fast_attention_ = options_.max_sequences <= k::kMaxDecodeSequences;
+  fast_attention_ = takes_fast_attention(config_, options_);
   for (const BlockSpec& block : config_.blocks) {
     const attention::GqaSpec& a = block.attention;
-    const int64_t rows = (options_.num_kv_blocks + 1) * options_.block_tokens * a.kv_heads;
-    fast_attention_ &= rows < (int64_t{1} << 31);
-    fast_attention_ &= k::attend_fast_accepts(attend_shape(a, options_));
     if (a.head_dim > k::kMaxPlainHeadDim) {
       return fail(Code::unsupported,
                   "attention heads of {} values cannot run on a CUDA device (at most {}): use "
@@ -126,13 +134,7 @@ Status CudaModel::create_cache() {
 }
 
 Status CudaModel::create_buffers() {
-  int64_t attention_bytes = 256;
-  for (const BlockSpec& block : config_.blocks) {
-    if (!fast_attention_) break;
-    attention_bytes = std::max(
-        attention_bytes, k::attend_workspace(attend_shape(block.attention, options_),
-                                             step_positions(options_), options_.max_sequences));
-  }
+  const int64_t attention_bytes = cuda_attention_bytes(config_, options_);
   SWITCHYARD_ASSIGN(buffers_, Buffers::create(config_, options_, attention_bytes));
   device_.fill(buffers_.attention_workspace.data(), 0, attention_bytes);
   for (size_t l = 0; l < config_.blocks.size(); ++l) {
@@ -170,6 +172,17 @@ Status CudaModel::load(const std::string& folder) {
 }
 
 }  // namespace cuda
+
+int64_t cuda_attention_bytes(const ModelConfig& config, const LoadOptions& options) {
+  int64_t bytes = 256;
+  if (!cuda::takes_fast_attention(config, options)) return bytes;
+  for (const BlockSpec& block : config.blocks) {
+    bytes = std::max(
+        bytes, cuda::k::attend_workspace(cuda::attend_shape(block.attention, options),
+                                         cuda::step_positions(options), options.max_sequences));
+  }
+  return bytes;
+}
 
 Result<std::unique_ptr<Model>> load_on_cuda(const std::string& folder, const ModelConfig& config,
                                             const LoadOptions& options, Stream stream) {
