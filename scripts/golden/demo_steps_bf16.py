@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """How far bf16 takes the demonstration model's logits from f32 in transformers, over the steps of
-tests/model/cuda_model_test.cpp (`plan`): the bound of its bf16 comparison. Run in the root, with the oracle's packages
-(scripts/requirements-oracle.txt). Prints the number of rows and the relative error of all of them together."""
+tests/model/cuda_model_test.cpp (`plan`), for each of its streams of tokens: the bound of its bf16 comparison. Run in the root, with
+the oracle's packages (scripts/requirements-oracle.txt). Prints the relative error of each stream, the number of rows and the relative
+error of all of them together."""
 
 import torch
 import transformers
@@ -11,6 +12,7 @@ STEPS = ([[37], [1], [1], [1, 50], [1, 1], [1, 1], [20, 1, 3]] + [[1] * n for n 
          + [[1, 1, 1, 1, 9, 8, 7, 6, 5]] + [[1] * n for n in (9, 9, 10, 11, 5)] + [[2] * 20]
          + [[1] * n for n in (17, 18, 20, 1)])
 VOCAB = 8192
+STREAMS = range(7, 15)
 
 
 def philox4x32(counter: list[int], key: list[int]) -> list[int]:
@@ -32,17 +34,22 @@ def main() -> None:
             rows.append((sequence, lengths[sequence] - 1))
     exact, rough = (transformers.AutoModelForCausalLM.from_pretrained("models/demo", dtype=dtype).eval()
                     for dtype in (torch.float32, torch.bfloat16))
-    wrong = total = 0.0
-    with torch.no_grad():
+    all_wrong = all_total = 0.0
+    for stream in STREAMS:
+        wrong = total = 0.0
         for sequence, length in enumerate(lengths):
             if length == 0:
                 continue
-            ids = torch.tensor([[philox4x32([sequence, p, 0, 0], [7, 7])[0] % VOCAB for p in range(length)]])
-            a, b = exact(ids).logits[0].double(), rough(ids).logits[0].double()
+            ids = torch.tensor([[philox4x32([sequence, p, 0, 0], [stream, 7])[0] % VOCAB for p in range(length)]])
+            with torch.no_grad():
+                a, b = exact(ids).logits[0].double(), rough(ids).logits[0].double()
             at = [row for owner, row in rows if owner == sequence]
             wrong += ((a[at] - b[at]) ** 2).sum().item()
             total += (a[at] ** 2).sum().item()
-    print(f"{len(rows)} rows, relative error {(wrong / total) ** 0.5:.5f}, "
+        print(f"stream {stream}: {(wrong / total) ** 0.5:.5f}")
+        all_wrong += wrong
+        all_total += total
+    print(f"{len(rows) * len(STREAMS)} rows, relative error {(all_wrong / all_total) ** 0.5:.5f}, "
           f"transformers {transformers.__version__}, torch {torch.__version__}")
 
 

@@ -101,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaGolden, testing::ValuesIn(golden_folders(
 // Several sequences over one cache, driven step by step.
 class Batch {
  public:
-  static constexpr int kBlock = 16, kMaxBlocks = 8, kMost = 24;
+  static constexpr int kBlock = 64, kMaxBlocks = 2, kMost = 24;
 
   Batch(DType dtype, DeviceId device) : pool_(PoolOptions{.num_threads = 2, .pin = false}) {
     const model::LoadOptions options{.dtype = dtype,
@@ -117,6 +117,12 @@ class Batch {
     if (model.ok()) model_ = *std::move(model);
   }
 
+  /// Forgets all sequences; the next ones have the tokens of another stream.
+  void restart(uint32_t stream) {
+    stream_ = stream;
+    length_.clear();
+  }
+
   /// A step of `counts[b]` new tokens for each sequence b; the logits of each sequence's last one.
   std::vector<float> step(const std::vector<int>& counts) {
     std::vector<int32_t> token, position, offset{0}, context, table, row;
@@ -127,7 +133,7 @@ class Batch {
         position.push_back(length_[b]++);
         token.push_back(static_cast<int32_t>(
             philox4x32({static_cast<uint32_t>(b), static_cast<uint32_t>(position.back()), 0, 0},
-                       {7, 7})[0] %
+                       {stream_, 7})[0] %
             8192));
       }
       offset.push_back(static_cast<int32_t>(token.size()));
@@ -159,6 +165,7 @@ class Batch {
   Pool pool_;
   std::unique_ptr<model::Model> model_;
   std::vector<int32_t> length_;
+  uint32_t stream_ = 7;
 };
 
 // Prefill, mixed and decode steps of up to 20 sequences; sizes with and without a graph of their own.
@@ -173,10 +180,12 @@ std::vector<std::vector<int>> plan() {
 }
 
 // What bf16 does to the logits of these steps in transformers 5.17.0 itself: scripts/golden/demo_steps_bf16.py.
-constexpr double kReferenceBf16Error = 0.0317;
+constexpr double kReferenceBf16Error = 0.0420;
 
 // In bf16 rounding may tip a near-tie between two experts, which no bound on the rest can cover. So the measures are the host's
 // and the reference's own bf16 runs, over all steps together; the device also rounds queries, mixed values and hidden rows to bf16.
+// A dozen rows of a stream with such a tie make most of its error, so that of one stream is a matter of luck, from 0.006 to 0.04
+// for the same rounding: eight streams are measured together.
 TEST(CudaModel, StepsAreTheHosts) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
   Batch host(DType::f32, {}), host_bf16(DType::bf16, {});
@@ -185,13 +194,23 @@ TEST(CudaModel, StepsAreTheHosts) {
   const auto append = [](std::vector<float>& to, const std::vector<float>& logits) {
     to.insert(to.end(), logits.begin(), logits.end());
   };
-  for (const std::vector<int>& counts : plan()) {
-    SCOPED_TRACE(fmt::format("{} sequences, first adds {}", counts.size(), counts[0]));
-    const auto expected = host.step(counts);
-    expect_close(f32.step(counts), expected, 1e-4, "f32");
-    append(exact, expected);
-    append(host_rough, host_bf16.step(counts));
-    append(rough, bf16.step(counts));
+  for (uint32_t stream = 7; stream < 15; ++stream) {
+    const size_t first = exact.size();
+    for (Batch* batch : {&host, &host_bf16, &f32, &bf16}) batch->restart(stream);
+    for (const std::vector<int>& counts : plan()) {
+      SCOPED_TRACE(
+          fmt::format("stream {}, {} sequences, first adds {}", stream, counts.size(), counts[0]));
+      const auto expected = host.step(counts);
+      expect_close(f32.step(counts), expected, 1e-4, "f32");
+      append(exact, expected);
+      append(host_rough, host_bf16.step(counts));
+      append(rough, bf16.step(counts));
+    }
+    const auto error = [&](const std::vector<float>& its) {
+      return compare(std::span(its).subspan(first), std::span(exact).subspan(first)).relative_error;
+    };
+    std::printf("stream %u: bf16 logits off by %.5f on the device, by %.5f on the host\n", stream,
+                error(rough), error(host_rough));
   }
   const double host_error = compare(host_rough, exact).relative_error;
   const Comparison c = compare(rough, exact);
