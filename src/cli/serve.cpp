@@ -24,6 +24,7 @@
 #include "cli/line_writer.h"
 #include "cli/model_hash.h"
 #include "cli/model_options.h"
+#include "cli/notify.h"
 #include "cli/open_files.h"
 #include "serve/server.h"
 #include "serve/watchdog.h"
@@ -34,8 +35,8 @@ namespace {
 constexpr const char* kKeyVariable = "SWITCHYARD_API_KEY";
 constexpr size_t kOtherFiles = 64;            // of the model, of the log, to listen
 constexpr int64_t kConnectionsPerChoice = 4;  // clients that keep connections which rest
-constexpr double kDeathLook_s = 0.1;  // how often a drain looks whether the engine still lives
-constexpr double kFarewell_s = 10;    // to tell clients that the engine is dead
+constexpr double kDeathLookSeconds = 0.1;  // how often a drain looks whether the engine still lives
+constexpr double kFarewellSeconds = 10;    // to tell clients that the engine is dead
 
 class Serve final : public Command {
  public:
@@ -199,6 +200,7 @@ ExitCode Serve::run() {
     const serve::Watchdog watchdog(**engine, watchdog_,
                                    [this](const std::string& why) { on_death(why); });
     announce(*server);
+    notify_service("READY=1");
     wait_for_end();
     if (!is_dead()) drain(*server);
   }
@@ -290,11 +292,12 @@ bool Serve::is_dead() {
 
 void Serve::drain(serve::Server& server) {
   server.drain();
+  notify_service("STOPPING=1");
   if (server.in_flight() > 0)
     note(fmt::format("finishing {} requests, for at most {} s; a second signal ends at once",
                      server.in_flight(), shutdown_timeout_s_));
   const int64_t end_ns = now_ns() + static_cast<int64_t>(shutdown_timeout_s_ * 1e9);
-  while (!server.wait_drained(kDeathLook_s) && now_ns() < end_ns && !is_dead()) {
+  while (!server.wait_drained(kDeathLookSeconds) && now_ns() < end_ns && !is_dead()) {
   }
   if (server.in_flight() > 0 && !is_dead())
     note(fmt::format("{} requests were not done in time", server.in_flight()));
@@ -304,9 +307,10 @@ void Serve::drain(serve::Server& server) {
 void Serve::die(serve::Server& server) {
   (void)report(fail(Code::internal, "the engine is dead: {}", death_));
   std::thread([] {
-    std::this_thread::sleep_for(std::chrono::duration<double>(kFarewell_s));
+    std::this_thread::sleep_for(std::chrono::duration<double>(kFarewellSeconds));
     std::_Exit(kFailure);
   }).detach();
+  notify_service("STOPPING=1\nSTATUS=the engine is dead: " + death_);
   server.fail_engine(death_);
   server.stop();
   std::_Exit(kFailure);

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program: `switchyard serve` says what `switchyard run` says, and ends as it should on signals.
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <string>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -156,6 +160,49 @@ TEST(Process, AnEngineThatDoesNotGetOnEndsItWithFailureAndEveryCallIsTold) {
   stream.close();
   whole.close();
   EXPECT_EQ(program.wait(), 1);
+}
+
+/// A socket on which systemd would listen.
+class Supervisor {
+ public:
+  Supervisor() : path_(::testing::TempDir() + "switchyard_notify") {
+    ::unlink(path_.c_str());
+    fd_ = ::socket(AF_UNIX, SOCK_DGRAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    EXPECT_LT(path_.size(), sizeof(address.sun_path));
+    std::copy(path_.begin(), path_.end(), address.sun_path);
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  ~Supervisor() {
+    ::close(fd_);
+    ::unlink(path_.c_str());
+  }
+  const std::string& path() const { return path_; }
+  /// The next message within ten seconds.
+  std::string wait() const {
+    pollfd ready{fd_, POLLIN, 0};
+    char buffer[256];
+    if (::poll(&ready, 1, 10'000) <= 0) return "";
+    const ssize_t size = ::recv(fd_, buffer, sizeof(buffer), 0);
+    return {buffer, static_cast<size_t>(std::max<ssize_t>(size, 0))};
+  }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+TEST(Process, TellsSystemdWhenItIsReadyAndWhenItStops) {
+  const Supervisor supervisor;
+  ::setenv("NOTIFY_SOCKET", supervisor.path().c_str(), 1);
+  Program program(serve_demo());
+  ::unsetenv("NOTIFY_SOCKET");
+  EXPECT_EQ(supervisor.wait(), "READY=1");
+  EXPECT_NE(program.wait_port(), 0);
+  program.signal(SIGTERM);
+  EXPECT_EQ(supervisor.wait(), "STOPPING=1");
+  EXPECT_EQ(program.wait(), 0);
 }
 
 TEST(Process, AnAddressInUseHasItsExitCode) {
