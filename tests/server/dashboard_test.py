@@ -5,8 +5,8 @@
     tests/server/dashboard_test.py PROGRAM OUT [--model models/demo] [--chromium /usr/bin/chromium]
 
 Needs playwright from PyPI and a Chromium: `make dashboard-test` sees to both. Light, dark and 360 pixels wide: no error in
-the console, no request to another host, no sideways scrolling, colours with enough contrast, every layer's numbers equal
-to /v1/moe/stats. Screenshots go to OUT. Ends with 1 at the first check that fails.
+the console, no request to another host, no sideways scrolling, colours with enough contrast, nothing that axe-core finds
+fault with, every layer's numbers equal to /v1/moe/stats. Screenshots go to OUT. Ends with 1 at the first check that fails.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import threading
 import time
 import urllib.request
 
+import axe_playwright_python
 from playwright.sync_api import sync_playwright
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -100,8 +101,8 @@ def contrast(page) -> dict[str, float]:
 class Visitor:
     """A page with what it asked for and what its console said."""
 
-    def __init__(self, browser, server: Server, width: int, height: int, scheme: str):
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    def __init__(self, browser, server: Server, width: int, height: int, scheme: str, **options):
+        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **options)
         self.page, self.name, self.server = context.new_page(), f"{scheme} {width}", server
         self.console, self.requests = [], []
         self.page.on("console", lambda message: self.console.append(f"{message.type}: {message.text}"))
@@ -188,6 +189,22 @@ def visit(browser, server: Server, out: pathlib.Path) -> None:
     check(rate == "0", f"at rest the output is 0 tokens a second: {rate}")
 
 
+def check_axe(browser, server: Server) -> None:
+    """The rules of axe-core, in a context that lets it in; both with the form for a key and with everything shown."""
+    script = (pathlib.Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
+    for width, height, scheme in ((1280, 900, "light"), (360, 740, "dark")):
+        visitor = Visitor(browser, server, width, height, scheme, bypass_csp=True)
+        visitor.page.wait_for_selector("#locked:not([hidden])")
+        for state in ("locked", "open"):
+            if state == "open":
+                visitor.unlock()
+                visitor.page.evaluate("() => { document.getElementById('layers-detail').open = true; }")
+                visitor.wait_answers(3)
+            visitor.page.add_script_tag(content=script)
+            faults = visitor.page.evaluate("async () => (await axe.run(document)).violations.map((v) => [v.id, v.nodes[0].html])")
+            check(not faults, f"{visitor.name}, {state}: axe-core finds no fault {faults}")
+
+
 def check_end(browser, server: Server) -> None:
     visitor = Visitor(browser, server, 1280, 900, "light")
     visitor.unlock()
@@ -211,6 +228,7 @@ def main() -> int:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=arguments.chromium, args=["--no-sandbox"])
             visit(browser, server, arguments.out)
+            check_axe(browser, server)
             check_end(browser, server)
             browser.close()
     finally:
