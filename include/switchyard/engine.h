@@ -80,8 +80,16 @@ class Engine {
 
   /// The tokens that submit() would make of this request's input. Any thread. Errors: bad_request.
   virtual Result<std::vector<int32_t>> tokenize(const Request& request) const = 0;
+  /// The text of which they are the tokens: of messages, what the chat template makes of them. Errors: bad_request.
+  virtual Result<std::string> render(const Request& request) const = 0;
   /// Their text, special tokens included. Errors: bad_request for ids that the vocabulary lacks.
   virtual Result<std::string> detokenize(std::span<const int32_t> tokens) const = 0;
+  /// What a token adds to a text, as bytes, maybe half a character; of a special token its name.
+  virtual std::string token_bytes(int32_t token) const = 0;
+  /// How the model writes calls of tools. Errors: unsupported when its chat template does not show it.
+  virtual Result<ToolFormat> tool_format() const = 0;
+  /// Whether the chat template reads a variable of that name.
+  virtual bool template_reads(const std::string& variable) const = 0;
 
   virtual const ModelSummary& summary() const = 0;
   /// The model's own defaults (generation_config.json) as sampling parameters.

@@ -8,10 +8,17 @@
 #include <vector>
 
 #include "switchyard/result.h"
+#include "switchyard/tools.h"
 
 namespace switchyard {
 
-/// How the next token is chosen. Order of the stages: repetition, presence and frequency penalties,
+/// What is added to the logit of one token.
+struct TokenBias {
+  int32_t token = 0;
+  float bias = 0;  ///< [-100, 100]
+};
+
+/// How the next token is chosen. Order of the stages: biases, repetition, presence and frequency penalties,
 /// temperature, top-k, top-p, min-p, draw. Defaults change nothing; temperature 0 is greedy.
 struct SamplingParams {
   float temperature = 1.0f;  ///< >= 0
@@ -26,8 +33,13 @@ struct SamplingParams {
   int max_tokens = 256;            ///< new tokens at most
   int min_tokens = 0;              ///< end-of-sequence is masked before this many
   bool ignore_eos = false;
-  std::vector<std::string> stop;  ///< text that ends the output; never emitted
+  std::vector<std::string> stop;  ///< text that ends the output; not emitted unless include_stop
   std::vector<int32_t> stop_token_ids;
+  bool include_stop = false;          ///< the text that ended the output is part of it
+  bool skip_special_tokens = true;    ///< special tokens leave no text ...
+  std::vector<int32_t> shown_tokens;  ///< ... but these do
+  std::vector<TokenBias> logit_bias;  ///< at most 1,024
+  std::optional<int> logprobs;        ///< [0, 20]: reports the token, and so many likeliest ones
 
   /// Refuses numbers out of range (and NaN) as Code::bad_request, naming the field.
   Status check() const;
@@ -35,12 +47,17 @@ struct SamplingParams {
 
 struct Message {
   std::string role, content;
+  std::vector<ToolCall> tool_calls = {};  ///< of an assistant
+  std::string tool_call_id = {};          ///< of an answer, role "tool"
+  std::string name = {};                  ///< of the function that answers
 };
 
-/// A function that the model may call.
-struct ToolSchema {
-  std::string name;
-  std::string parameters;  ///< JSON Schema of its arguments; empty: any object
+/// How messages become a prompt.
+struct ChatOptions {
+  std::string tools = {};               ///< a JSON array, shown to the model as it is; empty: none
+  std::string template_variables = {};  ///< a JSON object: more of what the template may read
+  bool add_generation_prompt = true;    ///< the prompt ends where the assistant's answer starts
+  bool continue_final_message = false;  ///< the prompt ends where the last message does
 };
 
 /// What the output must be; docs/structured_output.md says which schemas are supported and how JSON is written. Compiled before
@@ -52,8 +69,10 @@ struct OutputConstraint {
   std::vector<std::string> choices;  ///< of choices: one of these texts
   std::vector<ToolSchema> tools;     ///< of tool_calls: calls of these, at least one ...
   bool several_calls = false;        ///< ... or one alone
-  /// Around {"name": ..., "arguments": ...}.
-  std::string call_begin = "<tool_call>\n", call_end = "\n</tool_call>", between_calls = "\n";
+  ToolFormat format;
+  /// What may come instead of a call: nothing; any text, also in front of calls; JSON of `schema`, or any object.
+  enum class Instead : unsigned char { nothing, text, json_schema, json_object };
+  Instead instead = Instead::nothing;
 };
 
 /// Exactly one of prompt, prompt_tokens and messages is used: messages when not empty, else
@@ -62,6 +81,7 @@ struct Request {
   std::string prompt;
   std::vector<int32_t> prompt_tokens;
   std::vector<Message> messages;
+  ChatOptions chat;  ///< of messages
   SamplingParams sampling;
   OutputConstraint constraint;  ///< not with ignore_eos or min_tokens
   std::string topic;            ///< a label for recorded routings; nothing else looks at it
@@ -95,11 +115,24 @@ struct RequestMoe {
   std::vector<std::vector<uint32_t>> picks;
 };
 
+/// What the model thought of a token: natural logarithms of probabilities by its own logits, before anything that
+/// SamplingParams do to them.
+struct TokenLogprobs {
+  struct One {
+    int32_t token = 0;
+    float logprob = 0;
+  };
+  One chosen;
+  std::vector<One> top;  ///< the likeliest, best first
+};
+
 /// One step of a request's life. Text pieces are whole UTF-8; the last event has finish != none.
 struct Event {
   RequestId id = 0;
   std::string text;             ///< newly certain text, may be empty
   std::vector<int32_t> tokens;  ///< newly produced ids
+  /// One for each of them, where asked for; none for a token that ends the sequence.
+  std::vector<TokenLogprobs> logprobs;
   FinishReason finish = FinishReason::none;
   std::optional<Error> error;          ///< when finish is error
   std::vector<int32_t> prompt_tokens;  ///< in the last event

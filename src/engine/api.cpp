@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Behind include/switchyard/engine.h: opens the parts of an engine and keeps them together.
 #include <algorithm>
+#include <mutex>
 #include <optional>
 
 #include "switchyard/engine.h"
@@ -20,6 +21,7 @@
 #include "model/geometries.h"
 #include "model/model.h"
 #include "text/chat.h"
+#include "text/token_bytes.h"
 #include "text/tokenizer.h"
 
 namespace switchyard {
@@ -137,6 +139,52 @@ engine::LoopOptions loop_options(const EngineOptions& options, const engine::Mem
   return loop;
 }
 
+std::vector<text::ChatMessage> chat_messages(const std::vector<Message>& messages) {
+  std::vector<text::ChatMessage> copies;
+  copies.reserve(messages.size());
+  for (const Message& message : messages) {
+    text::ChatMessage& copy = copies.emplace_back();
+    copy.role = message.role;
+    copy.content = message.content;
+    copy.tool_call_id = message.tool_call_id;
+    copy.name = message.name;
+    for (const ToolCall& call : message.tool_calls)
+      copy.tool_calls.push_back({call.id, call.name, call.arguments});
+  }
+  return copies;
+}
+
+Result<text::ChatRender> chat_render(const ChatOptions& chat) {
+  text::ChatRender render;
+  render.add_generation_prompt = chat.add_generation_prompt;
+  render.continue_final_message = chat.continue_final_message;
+  const std::pair<const std::string*, Json*> texts[] = {
+      {&chat.tools, &render.tools}, {&chat.template_variables, &render.variables}};
+  for (const auto& [text, json] : texts) {
+    if (text->empty()) continue;
+    auto parsed = parse_json(*text, "chat options");
+    if (!parsed.ok()) return fail(Code::bad_request, "{}", parsed.error().message);
+    *json = *std::move(parsed);
+  }
+  return render;
+}
+
+Result<ToolFormat> find_tool_format(const Folder& folder) {
+  if (!folder.chat.ok()) return folder.chat.error();
+  SWITCHYARD_ASSIGN(const text::ToolFormat known, folder.chat->tool_format());
+  ToolFormat format{known.name,       known.marker,      known.begin,
+                    known.call_begin, known.behind_name, known.call_end,
+                    known.between,    known.end,         known.id_characters};
+  const std::string all = format.begin + format.call_begin + format.behind_name + format.call_end +
+                          format.between + format.end;
+  const text::Tokenizer& tokenizer = *folder.tokenizer;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id)
+    if (tokenizer.is_special(id) && !tokenizer.token_text(id).empty() &&
+        all.find(tokenizer.token_text(id)) != std::string::npos)
+      format.special_tokens.push_back(id);
+  return format;
+}
+
 class OpenedEngine final : public Engine {
  public:
   /// The pool and tracer must exist before the model that uses them.
@@ -164,6 +212,12 @@ class OpenedEngine final : public Engine {
     return {thread_->death(), loop_->requests(), loop_->steps()};
   }
   Result<std::vector<int32_t>> tokenize(const Request& request) const override;
+  Result<std::string> render(const Request& request) const override;
+  std::string token_bytes(int32_t token) const override;
+  Result<ToolFormat> tool_format() const override { return tool_format_; }
+  bool template_reads(const std::string& variable) const override {
+    return folder_.chat.ok() && folder_.chat->mentions(variable);
+  }
   Result<std::string> detokenize(std::span<const int32_t> tokens) const override;
   const ModelSummary& summary() const override { return summary_; }
   SamplingParams default_sampling() const override { return folder_.defaults.sampling; }
@@ -186,6 +240,9 @@ class OpenedEngine final : public Engine {
   std::optional<LoadedModel> model_;
   std::optional<EngineLoop> loop_;
   ModelSummary summary_;
+  Result<ToolFormat> tool_format_ = Error{};
+  mutable std::once_flag bytes_made_;
+  mutable std::vector<std::string> bytes_;  // of tokens; made for the first who asks
   mutable std::mutex phases_mutex_;
   // At the last reset.
   ZoneTimes phases_base_;
@@ -211,6 +268,7 @@ Status OpenedEngine::load(int64_t start_ns) {
   model_.emplace(std::move(model));
   loop_.emplace(*model_, *folder_.tokenizer, loop, pool_, tracer_, metrics_);
   summary_.chat_template = folder_.chat.ok() ? folder_.chat->source() : "";
+  tool_format_ = find_tool_format(folder_);
   summary_.load_s = static_cast<double>(now_ns() - start_ns) * 1e-9;
   engine::register_facts(metrics_, summary_, folder_.config, model_->model().memory(), options_);
   tracer_.reset();  // zones of the load are no part of a step
@@ -222,7 +280,8 @@ Status OpenedEngine::load(int64_t start_ns) {
 Result<std::vector<int32_t>> OpenedEngine::tokenize(const Request& request) const {
   if (!request.messages.empty()) {
     if (!folder_.chat.ok()) return folder_.chat.error();
-    return folder_.chat->encode(request.messages, *folder_.tokenizer);
+    SWITCHYARD_ASSIGN(const text::ChatRender options, chat_render(request.chat));
+    return folder_.chat->encode(chat_messages(request.messages), options, *folder_.tokenizer);
   }
   if (!request.prompt_tokens.empty()) return request.prompt_tokens;
   // A raw prompt is the caller's own text, so names of special tokens in it are special tokens.
@@ -230,12 +289,30 @@ Result<std::vector<int32_t>> OpenedEngine::tokenize(const Request& request) cons
       request.prompt, text::EncodeOptions{.add_special_tokens = true, .parse_special = true});
 }
 
+Result<std::string> OpenedEngine::render(const Request& request) const {
+  if (!request.messages.empty()) {
+    if (!folder_.chat.ok()) return folder_.chat.error();
+    SWITCHYARD_ASSIGN(const text::ChatRender options, chat_render(request.chat));
+    return folder_.chat->render(chat_messages(request.messages), options);
+  }
+  if (!request.prompt_tokens.empty()) return detokenize(request.prompt_tokens);
+  return request.prompt;
+}
+
+std::string OpenedEngine::token_bytes(int32_t token) const {
+  if (token < 0 || token >= folder_.tokenizer->vocab_size()) return "";
+  if (folder_.tokenizer->is_special(token))
+    return std::string(folder_.tokenizer->token_text(token));
+  std::call_once(bytes_made_, [this] { bytes_ = text::token_bytes(*folder_.tokenizer); });
+  return bytes_[static_cast<size_t>(token)];
+}
+
 Result<std::string> OpenedEngine::detokenize(std::span<const int32_t> tokens) const {
   for (size_t i = 0; i < tokens.size(); ++i)
     if (tokens[i] < 0 || tokens[i] >= folder_.config.vocab)
       return fail(Code::bad_request, "tokens[{}] is {}, expected a token id in [0, {})", i,
                   tokens[i], folder_.config.vocab);
-  return folder_.tokenizer->decode(tokens, {});
+  return folder_.tokenizer->decode(tokens, {.skip_special_tokens = false});
 }
 
 EngineStats OpenedEngine::stats() const {

@@ -21,7 +21,7 @@ namespace switchyard::engine {
 
 class Constraints {
  public:
-  static constexpr size_t kKept = 32;
+  static constexpr size_t kKept = 32, kKeptVocabularies = 4;
 
   /// `tokenizer` must outlive it. V logits, of which the last may be of no token.
   Constraints(const text::Tokenizer& tokenizer, int vocab, std::vector<int32_t> eos_ids);
@@ -32,14 +32,16 @@ class Constraints {
                                                        const SamplingParams& params);
 
  private:
-  Result<std::shared_ptr<const grammar::TokenTrie>> tokens();
+  Result<std::shared_ptr<const grammar::TokenTrie>> tokens(const std::vector<int32_t>& shown);
 
   const text::Tokenizer& tokenizer_;
   const int vocab_;
   const std::vector<int32_t> eos_ids_;
 
   std::mutex mutex_;
-  std::shared_ptr<const grammar::TokenTrie> tokens_;  // made for the first request that asks
+  /// By the special tokens that leave their text; each made for the first request that asks. In practice there are two:
+  /// none, and those of the model's tool calls.
+  std::vector<std::pair<std::vector<int32_t>, std::shared_ptr<const grammar::TokenTrie>>> tokens_;
   std::vector<std::pair<std::string, std::shared_ptr<grammar::Constraint>>> kept_;  // oldest first
 };
 

@@ -10,9 +10,18 @@ std::span<const int32_t> output_of(const Live& live) {
   return std::span(live.tokens).subspan(static_cast<size_t>(live.prompt_tokens));
 }
 
+/// Rows of which the host needs the logits as the model gave them: the device does nothing to these.
+bool is_host_row(const Live& live) {
+  return live.params.logprobs.has_value() || !live.params.logit_bias.empty();
+}
+
 model::SampleSpec spec_of(const Live& live) {
   const SamplingParams& params = live.params;
   model::SampleSpec spec;
+  if (is_host_row(live)) {
+    spec.temperature = 0;
+    return spec;
+  }
   spec.temperature = params.temperature;
   spec.top_p = params.top_p;
   spec.min_p = params.min_p;
@@ -38,6 +47,7 @@ DeviceSampling::DeviceSampling(int vocab, int max_rows)
 // Distinct tokens of the sequence, or of its output alone when nothing asks about the prompt.
 void DeviceSampling::list_seen(const Live& live) {
   constexpr uint32_t kListed = 1u << 31;
+  if (is_host_row(live)) return;
   const SamplingParams& params = live.params;
   const bool repetition = params.repetition_penalty != 1.0f;
   if (!repetition && params.presence_penalty == 0.0f && params.frequency_penalty == 0.0f) return;
@@ -74,6 +84,17 @@ std::span<const model::SampleSpec> DeviceSampling::specs(const schedule::Decisio
 
 // The device has penalised and masked these logits already. Masks are done again, from a finite value.
 Pick DeviceSampling::sample_on_host(float* logits, const Live& live, Sampler& host) {
+  if (is_host_row(live)) {
+    SampleRow row{{logits, static_cast<size_t>(vocab_)},
+                  live.tokens,
+                  live.prompt_tokens,
+                  &live.params,
+                  live.end_tokens,
+                  live.seed,
+                  live.allowed,
+                  live.logprobs.get()};
+    return host.pick({&row, 1})[0];
+  }
   SamplingParams params = live.params;
   params.repetition_penalty = 1;
   params.presence_penalty = params.frequency_penalty = 0;
@@ -103,8 +124,8 @@ Result<std::span<const Pick>> DeviceSampling::picks(const model::StepOutput& out
     SWITCHYARD_CHECK(std::ssize(picks_) < output.pick.shape[0] && pick[row] < vocab_,
                      "pick {} of {} is {}", row, output.pick.shape[0], pick[row]);
     picks_.push_back({pick[row], pick[row] == model::kPickNonFinite});
-    // The device knows no constraints: what it chose of all tokens is chosen again of those allowed.
-    const bool again = pick[row] >= 0 && !runs[i]->allowed.empty();
+    // The device knows no constraints, biases and reports: what it chose of all tokens is chosen again.
+    const bool again = pick[row] >= 0 && (!runs[i]->allowed.empty() || is_host_row(*runs[i]));
     if (pick[row] != model::kPickUndecided && !again) continue;
     if (logits.empty()) {
       SWITCHYARD_ASSIGN(logits, model.read_logits());

@@ -52,6 +52,7 @@ struct Live {
   std::shared_ptr<grammar::Constraint> constraint;  ///< null: free output
   std::optional<grammar::Matcher> matcher;          ///< of the constraint, from the first step on
   std::span<const uint64_t> allowed;                ///< tokens that may come in this step
+  std::unique_ptr<TokenLogprobs> logprobs;          ///< of the step's token; null: not asked for
   TextStream text;
   EventSink sink;
   Moments moments;

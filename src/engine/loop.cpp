@@ -200,6 +200,7 @@ void EngineLoop::cancel_now(RequestId id) {
   Live& live = *at->second;
   live.event.text.clear();
   live.event.tokens.clear();
+  live.event.logprobs.clear();
   live.text.finish(live.event.text);
   end(live, FinishReason::cancelled);
 }
@@ -269,7 +270,8 @@ Result<std::span<const Pick>> EngineLoop::pick(const schedule::Decision& decisio
                      &live.params,
                      live.end_tokens,
                      live.seed,
-                     live.allowed});
+                     live.allowed,
+                     live.logprobs.get()});
   }
   return sampler_.pick(rows_);
 }
@@ -324,10 +326,8 @@ FinishReason EngineLoop::accept(Live& live, int32_t token, int64_t now) {
   const bool fits = !live.matcher || live.matcher->accept(token);
   SWITCHYARD_DCHECK(fits, "token {} was allowed and does not fit", token);
   const auto& ends = live.end_tokens;
-  if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
-    live.text.finish(live.event.text);
-    return FinishReason::stop;
-  }
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) return end_at(live, token);
+  if (live.logprobs) live.event.logprobs.push_back(*live.logprobs);
   if (live.text.push(token, live.event.text)) return FinishReason::stop;
   if (!fits) return refuse(live, {});
   if (live.matcher && live.matcher->must_end()) {
@@ -336,6 +336,16 @@ FinishReason EngineLoop::accept(Live& live, int32_t token, int64_t now) {
   }
   if (static_cast<int>(live.tokens.size()) < live.max_tokens) return FinishReason::none;
   return live.text.finish(live.event.text) ? FinishReason::stop : FinishReason::length;
+}
+
+/// A token that ends the output leaves no text, unless the caller has chosen it and wants to see it.
+FinishReason EngineLoop::end_at(Live& live, int32_t token) {
+  const auto& chosen = live.params.stop_token_ids;
+  if (live.params.include_stop && std::find(chosen.begin(), chosen.end(), token) != chosen.end() &&
+      live.text.push(token, live.event.text))
+    return FinishReason::stop;
+  live.text.finish(live.event.text);
+  return FinishReason::stop;
 }
 
 /// A failing step fails its sequences, not the process.
@@ -355,6 +365,7 @@ void EngineLoop::emit(const schedule::Decision& decision) {
       live.sink(live.event);
       live.event.text.clear();
       live.event.tokens.clear();
+      live.event.logprobs.clear();
     }
   }
 }

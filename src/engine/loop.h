@@ -84,6 +84,7 @@ class EngineLoop {
                                      const model::StepOutput& output);
   void advance(const schedule::Decision& decision, std::span<const Pick> picks);
   FinishReason accept(Live& live, int32_t token, int64_t now_ns);
+  static FinishReason end_at(Live& live, int32_t token);
   FinishReason refuse(Live& live, const Pick& pick);
   void fail_runs(const Error& error);
   void emit(const schedule::Decision& decision);

@@ -52,6 +52,9 @@ Status check_request(const Request& request, const LoopOptions& options) {
     return fail(Code::bad_request, "the prompt is empty: expected at least one token");
   SWITCHYARD_TRY(check_token_ids(prompt, options.vocab, "prompt_tokens"));
   SWITCHYARD_TRY(check_token_ids(request.sampling.stop_token_ids, options.vocab, "stop_token_ids"));
+  SWITCHYARD_TRY(check_token_ids(request.sampling.shown_tokens, options.vocab, "shown_tokens"));
+  for (const TokenBias& bias : request.sampling.logit_bias)
+    SWITCHYARD_TRY(check_token_ids({&bias.token, 1}, options.vocab, "logit_bias"));
   if (prompt.size() >= static_cast<size_t>(options.max_model_len))
     return fail(Code::bad_request,
                 "the prompt has {} tokens, but prompt and output together may have {}: shorten it",
@@ -76,7 +79,11 @@ void name_prompt_blocks(Live& live, const Request& request, int block_tokens,
 Result<std::unique_ptr<Live>> make_live(Request request, EventSink sink, const LoopOptions& options,
                                         const text::Tokenizer& tokenizer, const SipKey& secret) {
   SWITCHYARD_TRY(check_request(request, options));
-  auto live = std::make_unique<Live>(TextStream(tokenizer, request.sampling.stop), std::move(sink));
+  const SamplingParams& given = request.sampling;
+  auto live = std::make_unique<Live>(
+      TextStream(tokenizer, given.stop, given.include_stop,
+                 {.skip_special_tokens = given.skip_special_tokens, .shown = given.shown_tokens}),
+      std::move(sink));
   live->prompt_tokens = static_cast<int>(request.prompt_tokens.size());
   const int room = options.max_model_len - live->prompt_tokens;
   live->max_tokens = live->prompt_tokens + std::min(request.sampling.max_tokens, room);
@@ -88,6 +95,7 @@ Result<std::unique_ptr<Live>> make_live(Request request, EventSink sink, const L
   live->end_tokens.insert(live->end_tokens.end(), params.stop_token_ids.begin(),
                           params.stop_token_ids.end());
   live->seed = params.seed ? *params.seed : fresh_seed();
+  if (params.logprobs) live->logprobs = std::make_unique<TokenLogprobs>();
   live->params = std::move(params);
   live->topic = std::move(request.topic);
   live->counts_picks = request.moe_stats;

@@ -14,6 +14,8 @@ namespace {
 
 constexpr size_t kMaxStopStrings = 16;
 constexpr size_t kMaxStopBytes = 1024;
+constexpr size_t kMaxBiases = 1024;
+constexpr int kMaxLogprobs = 20;
 
 /// One number with the range that it must lie in; NaN and infinity lie in none.
 struct NumberRule {
@@ -59,6 +61,18 @@ Status check_stop_strings(const std::vector<std::string>& stops) {
   return {};
 }
 
+Status check_biases(const std::vector<TokenBias>& biases) {
+  if (biases.size() > kMaxBiases)
+    return fail(Code::bad_request, "logit_bias has {} entries, expected at most {}", biases.size(),
+                kMaxBiases);
+  for (const TokenBias& bias : biases)
+    if (!(bias.bias >= -100 && bias.bias <= 100))
+      return fail(Code::bad_request,
+                  "logit_bias of token {} is {}, expected a number in [-100, 100]", bias.token,
+                  bias.bias);
+  return {};
+}
+
 Status check_lengths(const SamplingParams& params) {
   if (params.max_tokens < 1)
     return fail(Code::bad_request, "max_tokens is {}, expected at least 1", params.max_tokens);
@@ -87,6 +101,9 @@ Status SamplingParams::check() const {
   };
   for (const NumberRule& rule : rules) SWITCHYARD_TRY(check_number(rule));
   SWITCHYARD_TRY(check_lengths(*this));
+  SWITCHYARD_TRY(check_biases(logit_bias));
+  if (logprobs && (*logprobs < 0 || *logprobs > kMaxLogprobs))
+    return fail(Code::bad_request, "logprobs is {}, expected 0 to {}", *logprobs, kMaxLogprobs);
   return check_stop_strings(stop);
 }
 

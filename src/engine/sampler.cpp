@@ -21,6 +21,7 @@ struct Sampler::Scratch {
       room;                         // not initialised: pages that nobody selects into cost nothing
   std::span<Candidate> candidates;  // [V] the kept tokens, once a stage has selected
   std::vector<uint32_t> count;      // [V] occurrences of a token; all zero between stages
+  std::vector<float> raw;           // [V] logits as they came, once a row has asked for them
 };
 
 namespace {
@@ -45,15 +46,51 @@ struct Row {
   const SampleRow& in;
   Sampler::Scratch& scratch;
   Weigher weigh;          // by the logits after the penalties
+  double log_total = 0;   // of the weights of the logits as they came
   int64_t num_kept = -1;  // tokens in kept(); negative: all of the vocabulary, kept() is not filled
   Pick pick;
 };
 
 void check_finite(Row& row) { row.pick.non_finite = !all_finite(row.in.logits); }
 
+/// log sum exp in two passes, so that no logit overflows it.
+double log_sum_exp(std::span<const float> logits) {
+  const double largest = static_cast<double>(find_largest(logits).logit);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return largest + std::log(sum);
+}
+
+/// Before any stage changes the logits.
+void report_likeliest(Row& row) {
+  if (row.in.logprobs == nullptr || !row.params().logprobs || row.pick.non_finite) return;
+  row.scratch.raw.assign(row.in.logits.begin(), row.in.logits.end());
+  row.log_total = log_sum_exp(row.in.logits);
+  std::vector<TokenLogprobs::One>& top = row.in.logprobs->top;
+  top.clear();
+  const int64_t count = select_best(row.in.logits, *row.params().logprobs, row.scratch.candidates);
+  for (const Candidate& best : row.scratch.candidates.first(static_cast<size_t>(count)))
+    top.push_back(
+        {best.token, static_cast<float>(static_cast<double>(best.logit) - row.log_total)});
+}
+
+void report_chosen(const Row& row) {
+  if (row.in.logprobs == nullptr || !row.params().logprobs || row.pick.token < 0) return;
+  const float logit = row.scratch.raw[static_cast<size_t>(row.pick.token)];
+  row.in.logprobs->chosen = {row.pick.token,
+                             static_cast<float>(static_cast<double>(logit) - row.log_total)};
+}
+
 float clamp_finite(float logit) {
   constexpr float kMost = std::numeric_limits<float>::max();
   return std::clamp(logit, -kMost, kMost);
+}
+
+void logit_bias(Row& row) {
+  for (const TokenBias& bias : row.params().logit_bias) {
+    float& logit = row.in.logits[static_cast<size_t>(bias.token)];
+    logit = clamp_finite(logit + bias.bias);
+  }
 }
 
 /// Of the prompt too. A positive logit is divided, a negative one multiplied, once per distinct
@@ -213,6 +250,8 @@ void draw(Row& row) {
 using Stage = void (*)(Row&);
 constexpr Stage kStages[] = {
     check_finite,
+    report_likeliest,
+    logit_bias,
     repetition_penalty,
     presence_and_frequency_penalty,
     mask_ends_before_min_tokens,
@@ -230,6 +269,7 @@ Pick sample(const SampleRow& in, Sampler::Scratch& scratch) {
     stage(row);
     if (row.decided()) break;
   }
+  report_chosen(row);
   return row.pick;
 }
 

@@ -3,7 +3,7 @@
 // functions (sampler.cpp); each sees one row and what the stages before it have left.
 //
 //   in    logits [N, V] f32, changed in place
-//   out   one Pick per row
+//   out   one Pick per row; where asked for, the logarithms of probabilities by the logits as they came
 //   cost  O(V) per row; top-k, top-p and min-p select only as much as they keep and never sort the
 //   vocabulary
 // A row's pick depends on that row, its sequence and its seed alone: the random number is Philox of
@@ -32,6 +32,7 @@ struct SampleRow {
   std::span<const int32_t> end_tokens;  ///< masked until params->min_tokens are out
   uint64_t seed = 0;
   std::span<const uint64_t> allowed = {};  ///< [V / 64] a bit per token; empty: all may come
+  TokenLogprobs* logprobs = nullptr;       ///< filled where params->logprobs asks for it
 };
 
 struct Pick {

@@ -8,8 +8,12 @@
 namespace switchyard::engine {
 namespace {
 
-/// Where the first complete stop string of `text` begins, or npos.
-size_t find_stop(std::string_view text, const std::vector<std::string>& stops) {
+struct Match {
+  size_t begin = std::string_view::npos, end = std::string_view::npos;
+};
+
+/// The first complete stop string of `text`; begin is npos when there is none.
+Match find_stop(std::string_view text, const std::vector<std::string>& stops) {
   size_t begin = std::string_view::npos, end = std::string_view::npos;
   for (const std::string& stop : stops) {
     const size_t at = text.find(stop);
@@ -18,7 +22,7 @@ size_t find_stop(std::string_view text, const std::vector<std::string>& stops) {
     begin = at;
     end = at + stop.size();
   }
-  return begin;
+  return {begin, end};
 }
 
 /// Length of the longest end of `text` that begins a stop string without completing it.
@@ -36,7 +40,8 @@ size_t unfinished_stop(std::string_view text, const std::vector<std::string>& st
 
 }  // namespace
 
-StopMatcher::StopMatcher(std::vector<std::string> stops) : stops_(std::move(stops)) {
+StopMatcher::StopMatcher(std::vector<std::string> stops, bool include_stop)
+    : stops_(std::move(stops)), include_stop_(include_stop) {
   held_.reserve(256);  // more than any usual token: a warm step does not allocate
   for (const std::string& stop : stops_) SWITCHYARD_CHECK(!stop.empty(), "empty stop string");
 }
@@ -47,9 +52,9 @@ bool StopMatcher::push(std::string_view piece, std::string& out) {
     return false;
   }
   held_.append(piece);
-  const size_t stop = find_stop(held_, stops_);
-  if (stop != std::string::npos) {
-    out.append(held_, 0, stop);
+  const Match stop = find_stop(held_, stops_);
+  if (stop.begin != std::string::npos) {
+    out.append(held_, 0, include_stop_ ? stop.end : stop.begin);
     held_.clear();
     return true;
   }

@@ -17,16 +17,17 @@ class StopMatcher {
  public:
   StopMatcher() = default;
   /// None of the strings may be empty.
-  explicit StopMatcher(std::vector<std::string> stops);
+  explicit StopMatcher(std::vector<std::string> stops, bool include_stop = false);
 
   /// Appends to `out` what has become certain. True when a stop string is complete: then the text
-  /// before it is out, and nothing may be pushed again.
+  /// before it is out, and itself if it is to be included, and nothing may be pushed again.
   bool push(std::string_view piece, std::string& out);
   /// No more text: what was held back is certain now.
   void finish(std::string& out);
 
  private:
   std::vector<std::string> stops_;
+  bool include_stop_ = false;
   std::string held_;  // the end of the text: a proper beginning of some stop string
 };
 

@@ -14,8 +14,9 @@ namespace switchyard::engine {
 
 class TextStream {
  public:
-  TextStream(const text::Tokenizer& tokenizer, std::vector<std::string> stops)
-      : decoding_(tokenizer.start_decoding({})), stops_(std::move(stops)) {
+  TextStream(const text::Tokenizer& tokenizer, std::vector<std::string> stops,
+             bool include_stop = false, text::DecodeOptions options = {})
+      : decoding_(tokenizer.start_decoding(options)), stops_(std::move(stops), include_stop) {
     piece_.reserve(kPieceBytes);
   }
 

@@ -24,11 +24,21 @@ struct Tool {
   Json parameters;  ///< the schema of its arguments; null: any object
 };
 
-/// How a family writes calls: begin {"name": ..., "arguments": {...}} end, several with `between` in between.
+/// How a family writes calls: begin, then call_begin CALL call_end with `between` in between, then end. CALL is
+/// {"name": NAME, "arguments": ARGUMENTS}, or NAME behind_name ARGUMENTS where behind_name says something.
 struct ToolCallFormat {
-  std::string begin = "<tool_call>\n", end = "\n</tool_call>", between = "\n";
+  std::string begin = {}, call_begin = "<tool_call>\n", behind_name = {};
+  std::string call_end = "\n</tool_call>", between = "\n", end = {};
   std::string name_key = "name", arguments_key = "arguments";
   bool several = false;
+};
+
+/// What an output may be besides calls.
+struct InsteadOfCalls {
+  std::string marker =
+      {};  ///< not empty: any text that does not hold it, also before calls; begins a call
+  const Json* schema = nullptr;  ///< JSON of that
+  bool any_object = false;       ///< any JSON object
 };
 
 class Grammar {
@@ -41,8 +51,9 @@ class Grammar {
   static Result<Grammar> any_object();
   /// One of these texts, as they are.
   static Result<Grammar> one_of(std::span<const std::string> choices);
-  /// Calls of these tools, at least one.
-  static Result<Grammar> tool_calls(std::span<const Tool> tools, const ToolCallFormat& format);
+  /// Calls of these tools, at least one; or what may come instead.
+  static Result<Grammar> tool_calls(std::span<const Tool> tools, const ToolCallFormat& format,
+                                    const InsteadOfCalls& instead = {});
 
   const Network& network() const noexcept { return *network_; }
 

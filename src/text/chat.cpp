@@ -16,7 +16,19 @@ constexpr uint64_t kMaxConfigBytes = uint64_t{64} << 20;
 struct Source {
   std::string text;
   std::string file;
+  std::string tool_text = {};  // of the template for requests with tools, where there is one
 };
+
+/// Of a list of {name, template}.
+std::optional<std::string> template_named(const Json& list, std::string_view wanted) {
+  for (const Json& entry : list.as_array()) {
+    const Json* name = entry.find("name");
+    const Json* text = entry.find("template");
+    if (name && name->is_string() && name->as_string() == wanted && text && text->is_string())
+      return text->as_string();
+  }
+  return std::nullopt;
+}
 
 /// chat_template: a text, or a list of {name, template}.
 Result<std::optional<std::string>> named_template(const Json& json, const std::string& file) {
@@ -25,12 +37,7 @@ Result<std::optional<std::string>> named_template(const Json& json, const std::s
   if (!json.is_array())
     return fail(Code::bad_file, "{}: chat_template: expected a string or a list, found {}", file,
                 json.kind_name());
-  for (const Json& entry : json.as_array()) {
-    const Json* name = entry.find("name");
-    const Json* text = entry.find("template");
-    if (name && name->is_string() && name->as_string() == "default" && text && text->is_string())
-      return std::optional(text->as_string());
-  }
+  if (auto found = template_named(json, "default")) return found;
   return fail(Code::bad_file, "{}: chat_template: the list has no template named \"default\"",
               file);
 }
@@ -49,7 +56,13 @@ Result<std::optional<Source>> find_source(const std::string& folder, const Json&
   if (text->size() > kMaxTemplateBytes)
     return fail(Code::bad_file, "{}: chat_template has {} bytes: at most {} are allowed",
                 config_file, text->size(), kMaxTemplateBytes);
-  return std::optional(Source{*std::move(text), config_file});
+  Source found{*std::move(text), config_file};
+  if (json->is_array()) found.tool_text = template_named(*json, "tool_use").value_or("");
+  if (found.tool_text.size() > kMaxTemplateBytes)
+    return fail(Code::bad_file,
+                "{}: chat_template \"tool_use\" has {} bytes: at most {} are allowed", config_file,
+                found.tool_text.size(), kMaxTemplateBytes);
+  return std::optional(std::move(found));
 }
 
 /// Members such as bos_token that name a token, as a string or as {"content": ...}. The model's files wrote them, so
@@ -78,6 +91,35 @@ bool is_known_role(std::string_view role) {
   return std::find(std::begin(kRoles), std::end(kRoles), role) != std::end(kRoles);
 }
 
+/// Behind the last message when that is to be continued, as the reference does it: where the text is cut. The space at its
+/// end shows whether the template trims messages.
+constexpr std::string_view kContinueMark = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+void cut_to(std::vector<Segment>& segments, size_t size) {
+  size_t before = 0;
+  for (size_t i = 0; i < segments.size(); before += segments[i++].text.size()) {
+    if (before + segments[i].text.size() < size) continue;
+    segments[i].text.resize(size - before);
+    segments.resize(i + 1);
+    return;
+  }
+}
+
+Status cut_at_mark(std::vector<Segment>& segments) {
+  std::string text;
+  for (const Segment& segment : segments) text += segment.text;
+  const std::string_view word = kContinueMark.substr(0, kContinueMark.size() - 1);
+  size_t at = text.rfind(word);
+  if (at == std::string::npos)
+    return fail(
+        Code::bad_request,
+        "continue_final_message: the chat template does not write the last message as it is");
+  if (!std::string_view(text).substr(at).starts_with(kContinueMark))
+    at = text.find_last_not_of(" \t\r\n", at == 0 ? 0 : at - 1) + 1;
+  cut_to(segments, at);
+  return {};
+}
+
 Error as_bad_file(Error error) {
   error.code = Code::bad_file;
   return error;
@@ -96,9 +138,16 @@ Result<std::optional<ChatTemplate>> ChatTemplate::open(const std::string& model_
   SWITCHYARD_TRY(add_special_tokens(map, tokens));
   auto compiled = Template::compile(source->text, source->file);
   if (!compiled.ok()) return as_bad_file(compiled.error());
-  ChatTemplate made(*std::move(compiled), std::move(source->file), std::move(tokens));
+  ChatTemplate made(*std::move(compiled), source->text + source->tool_text, source->file,
+                    std::move(tokens));
   const Status probed = made.probe();
   if (!probed.ok()) return as_bad_file(with_context(probed.error(), "the chat template fails"));
+  if (!source->tool_text.empty()) {
+    auto for_tools = Template::compile(source->tool_text, source->file + " (tool_use)");
+    if (!for_tools.ok()) return as_bad_file(for_tools.error());
+    made.tool_template_ = *std::move(for_tools);
+  }
+  made.probe_tools();
   return std::optional(std::move(made));
 }
 
@@ -110,44 +159,103 @@ Status ChatTemplate::probe() const {
   return user.error();
 }
 
+const Template& ChatTemplate::template_for(const ChatRender& options) const {
+  return tool_template_ && options.tools.is_array() ? *tool_template_ : template_;
+}
+
+bool ChatTemplate::mentions(std::string_view name) const {
+  return text_.find(name) != std::string::npos;
+}
+
 Result<Value> ChatTemplate::variables(std::span<const ChatMessage> messages,
                                       const ChatRender& options) const {
   std::vector<Value> list;
   for (const ChatMessage& message : messages) {
-    jinja::Dict entry;
-    SWITCHYARD_TRY(entry.set(Value::string("role", true),
-                             Value::string(message.role, is_known_role(message.role))));
-    SWITCHYARD_TRY(
-        entry.set(Value::string("content", true), Value::string(message.content, false)));
-    list.push_back(Value::dict(std::move(entry)));
+    SWITCHYARD_ASSIGN(Value value, message_value(message));
+    list.push_back(std::move(value));
   }
   jinja::Dict variables = special_tokens_;
   const auto set = [&](std::string_view name, Value value) {
     return variables.set(Value::string(name, true), std::move(value));
   };
+  if (options.variables.is_object())
+    for (const auto& [name, json] : options.variables.as_object()) {
+      SWITCHYARD_ASSIGN(Value value, Value::from_json(json));
+      SWITCHYARD_TRY(set(name, std::move(value)));
+    }
   SWITCHYARD_TRY(set("messages", Value::list(std::move(list))));
   SWITCHYARD_TRY(set("add_generation_prompt", Value(options.add_generation_prompt)));
   // Defined but none, as the reference passes them.
-  SWITCHYARD_TRY(set("tools", Value()));
-  SWITCHYARD_TRY(set("documents", Value()));
+  SWITCHYARD_ASSIGN(Value tools, Value::from_json(options.tools));
+  SWITCHYARD_TRY(set("tools", std::move(tools)));
+  if (variables.find("documents") == nullptr) SWITCHYARD_TRY(set("documents", Value()));
   return Value::dict(std::move(variables));
+}
+
+Result<Value> ChatTemplate::message_value(const ChatMessage& message) const {
+  jinja::Dict entry;
+  const auto set = [&](std::string_view name, Value value) {
+    return entry.set(Value::string(name, true), std::move(value));
+  };
+  const bool answers = message.role == "tool";
+  const std::string& role =
+      answers && style_ && !style_->tool_role.empty() ? style_->tool_role : message.role;
+  SWITCHYARD_TRY(set("role", Value::string(role, is_known_role(message.role))));
+  const bool calls = !message.tool_calls.empty();
+  if (calls && style_ && !style_->writes_calls) {
+    jinja::Text content(message.content, false);
+    content.append(write_calls(style_->format, message.tool_calls));
+    SWITCHYARD_TRY(set("content", Value(std::move(content))));
+    return Value::dict(std::move(entry));
+  }
+  const bool null = calls && message.content.empty() && (!style_ || style_->null_content);
+  SWITCHYARD_TRY(set("content", null ? Value() : Value::string(message.content, false)));
+  if (calls) {
+    SWITCHYARD_ASSIGN(Value value, calls_value(message.tool_calls));
+    SWITCHYARD_TRY(set("tool_calls", std::move(value)));
+  }
+  if (answers) SWITCHYARD_TRY(set("tool_call_id", Value::string(message.tool_call_id, false)));
+  if (!message.name.empty()) SWITCHYARD_TRY(set("name", Value::string(message.name, false)));
+  return Value::dict(std::move(entry));
+}
+
+Result<std::vector<Segment>> ChatTemplate::segments(std::span<const ChatMessage> messages,
+                                                    const ChatRender& options) const {
+  std::vector<ChatMessage> own;  // only where something has to be added
+  if (options.tools.is_array()) {
+    if (!style_) return tool_format().error();
+    if (!style_->lists_tools) messages = own = with_tool_list(messages, options.tools);
+  }
+  for (const ChatMessage& message : messages)
+    if (message.role == "tool" && style_ && style_->tool_role.empty())
+      return fail(Code::bad_request, "{} has no place for the answer of a tool", source_);
+  if (options.continue_final_message && own.empty()) own.assign(messages.begin(), messages.end());
+  if (options.continue_final_message) {
+    own.back().content += kContinueMark;
+    messages = own;
+  }
+  SWITCHYARD_ASSIGN(const Value given, variables(messages, options));
+  SWITCHYARD_ASSIGN(auto segments, template_for(options).render_segments(given));
+  if (options.continue_final_message) SWITCHYARD_TRY(cut_at_mark(segments));
+  return segments;
 }
 
 Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages,
                                          const ChatRender& options) const {
-  SWITCHYARD_ASSIGN(const Value given, variables(messages, options));
-  return template_.render(given);
+  SWITCHYARD_ASSIGN(const std::vector<Segment> pieces, segments(messages, options));
+  std::string text;
+  for (const Segment& segment : pieces) text += segment.text;
+  return text;
 }
 
 Result<std::vector<int32_t>> ChatTemplate::encode(std::span<const ChatMessage> messages,
                                                   const ChatRender& options,
                                                   const Tokenizer& tokenizer) const {
-  SWITCHYARD_ASSIGN(const Value given, variables(messages, options));
-  SWITCHYARD_ASSIGN(const std::vector<Segment> segments, template_.render_segments(given));
+  SWITCHYARD_ASSIGN(const std::vector<Segment> pieces, segments(messages, options));
   // In one piece, since a token may join what the template and a user wrote; only the special ones must not.
   std::string text;
   std::vector<ByteRange> plain;
-  for (const Segment& segment : segments) {
+  for (const Segment& segment : pieces) {
     if (!segment.from_template) plain.push_back({text.size(), text.size() + segment.text.size()});
     text += segment.text;
   }

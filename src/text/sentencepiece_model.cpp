@@ -34,12 +34,12 @@ struct Parts {
 class SentencePieceDecoding final : public Decoding {
  public:
   SentencePieceDecoding(const Parts& parts, DecodeOptions options)
-      : is_(parts), options_(options) {}
+      : is_(parts), options_(std::move(options)) {}
 
   void push(int32_t id, std::string& out) override {
     const AddedToken* added = is_.added.find(id);
     if (added == nullptr && !is_.vocabulary.contains(id)) return;
-    if (added != nullptr && added->special && options_.skip_special_tokens) return;
+    if (added != nullptr && added->special && !options_.leaves_text(id)) return;
     const bool word = added == nullptr;
     if (word && is_.library.IsByte(id)) {
       bytes_ += static_cast<char>(byte_of_token(is_.vocabulary.text(id)));

@@ -8,6 +8,7 @@
 // file is opened. Reference: github.com/huggingface/tokenizers; Sennrich et al., arXiv:1508.07909
 // (BPE); Kudo, arXiv:1804.10959 (Unigram).
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,7 +35,12 @@ struct EncodeOptions {
 };
 
 struct DecodeOptions {
-  bool skip_special_tokens = true;  ///< special tokens leave no text
+  bool skip_special_tokens = true;  ///< special tokens leave no text ...
+  std::vector<int32_t> shown = {};  ///< ... but these do
+
+  bool leaves_text(int32_t special) const {
+    return !skip_special_tokens || std::find(shown.begin(), shown.end(), special) != shown.end();
+  }
 };
 
 /// One running decode: tokens in, text out. The pieces, concatenated, are what decode() returns.

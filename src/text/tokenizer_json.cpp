@@ -36,11 +36,11 @@ class Sink final : public DecodeStep {
 class JsonDecoding final : public Decoding {
  public:
   JsonDecoding(const Pipeline& pipeline, DecodeOptions options)
-      : is_(pipeline), options_(options), steps_(pipeline.decoder.start(sink_)) {}
+      : is_(pipeline), options_(std::move(options)), steps_(pipeline.decoder.start(sink_)) {}
 
   void push(int32_t id, std::string& out) override {
     const AddedToken* added = is_.added.find(id);
-    if (added != nullptr && added->special && options_.skip_special_tokens) return;
+    if (added != nullptr && added->special && !options_.leaves_text(id)) return;
     if (added == nullptr && !is_.model->vocabulary().contains(id)) return;
     // Like the reference, an added token that is searched normalized is also written so.
     first().push(added != nullptr ? added->spelled : is_.model->vocabulary().text(id));

@@ -188,6 +188,9 @@ TEST_F(DemoConstraints, AnyObjectAndToolCalls) {
   constraint.tools = {
       {"add", R"({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})"},
       {"stop", ""}};
+  OutputConstraint free = constraint;
+  free.instead = OutputConstraint::Instead::text;
+  EXPECT_EQ(answer(free, 4).text, answer({}, 4).text) << "free text is what the model says";
   constraint.tools.pop_back();
   const Received call = answer(constraint, 100);
   EXPECT_EQ(call.finish(), FinishReason::stop);

@@ -79,11 +79,15 @@ SamplingParams params_of(int i) {
   if (i % 4 == 2) params.presence_penalty = 0.5f;
   if (i % 4 == 3) params.frequency_penalty = 0.25f;
   if (i < 5) params.min_tokens = 9;
+  // Of these the host needs the logits as they are, in front of what the device would do to them.
+  if (i == 3 || i == 4) params.logprobs = i;
+  if (i == 1 || i == 4) params.logit_bias = {{300, 40.0f}, {301, -3.0f}};
   return params;
 }
 
 struct Outcome {
   std::vector<std::vector<int32_t>> tokens;
+  std::vector<std::vector<TokenLogprobs>> logprobs;
   std::vector<FinishReason> finish;
   int times_read = 0, decided = 0;
 };
@@ -113,6 +117,7 @@ Outcome run(bool picks) {
   EngineLoop loop(model, *tokenizer, options, pool, tracer, metrics);
   Outcome outcome;
   outcome.tokens.resize(kRequests);
+  outcome.logprobs.resize(kRequests);
   outcome.finish.resize(kRequests);
   for (int i = 0; i < kRequests; ++i) {
     std::vector<int32_t> prompt{i == kRequests - 1 ? 105 : 110 + i};
@@ -123,6 +128,8 @@ Outcome run(bool picks) {
     const auto sink = [&outcome, i](const Event& event) {
       auto& tokens = outcome.tokens[static_cast<size_t>(i)];
       tokens.insert(tokens.end(), event.tokens.begin(), event.tokens.end());
+      auto& logprobs = outcome.logprobs[static_cast<size_t>(i)];
+      logprobs.insert(logprobs.end(), event.logprobs.begin(), event.logprobs.end());
       outcome.finish[static_cast<size_t>(i)] = event.finish;
     };
     EXPECT_TRUE(loop.submit(std::move(request), sink, *loop.reserve()).ok());
@@ -134,6 +141,15 @@ Outcome run(bool picks) {
   return outcome;
 }
 
+std::vector<float> values_of(const TokenLogprobs& token) {
+  std::vector<float> values{static_cast<float>(token.chosen.token), token.chosen.logprob};
+  for (const TokenLogprobs::One& one : token.top) {
+    values.push_back(static_cast<float>(one.token));
+    values.push_back(one.logprob);
+  }
+  return values;
+}
+
 TEST(DeviceSampling, TheTokensAreTheLoopsOwn) {
   const Outcome host = run(false), device = run(true);
   EXPECT_EQ(host.times_read, 0);
@@ -142,7 +158,12 @@ TEST(DeviceSampling, TheTokensAreTheLoopsOwn) {
   for (size_t i = 0; i < host.tokens.size(); ++i) {
     EXPECT_EQ(device.tokens[i], host.tokens[i]) << "request " << i;
     EXPECT_EQ(device.finish[i], host.finish[i]) << "request " << i;
+    ASSERT_EQ(device.logprobs[i].size(), host.logprobs[i].size()) << "request " << i;
+    for (size_t t = 0; t < host.logprobs[i].size(); ++t)
+      EXPECT_EQ(values_of(device.logprobs[i][t]), values_of(host.logprobs[i][t]))
+          << "request " << i;
   }
+  EXPECT_FALSE(host.logprobs[3].empty());
   EXPECT_EQ(host.finish.back(), FinishReason::error) << "its logits were poisoned";
   EXPECT_GE(host.tokens[4].size(), 9u) << "its end was not masked";
 }

@@ -51,6 +51,16 @@ TEST(SamplingParams, RefusesNumbersOutOfRange) {
   }
 }
 
+TEST(SamplingParams, RefusesReportsAndBiasesOutOfRange) {
+  expect_refused("logprobs", [](auto& p) { p.logprobs = -1; });
+  expect_refused("logprobs", [](auto& p) { p.logprobs = 21; });
+  expect_accepted([](auto& p) { p.logprobs = 20; });
+  for (const float bad : {-100.5f, 101.0f, kNan, kInf})
+    expect_refused("logit_bias", [&](auto& p) { p.logit_bias = {{1, bad}}; });
+  expect_refused("logit_bias", [](auto& p) { p.logit_bias.resize(1025); });
+  expect_accepted([](auto& p) { p.logit_bias.assign(1024, {1, 100}); });
+}
+
 TEST(SamplingParams, AcceptsTheEdges) {
   expect_accepted([](auto& p) { p.temperature = 0; });
   expect_accepted([](auto& p) { p.top_p = 1; });

@@ -392,5 +392,56 @@ TEST_F(SamplerTest, RealVocabularyKeepsWhatTheDefinitionKeeps) {
   }
 }
 
+TEST_F(SamplerTest, ABiasIsAddedToItsTokenAlone) {
+  Case given;
+  given.logits = {1, 2, 3, 2.5f};
+  given.params.temperature = 0;
+  given.params.logit_bias = {{0, 2.25f}, {2, -100}};
+  EXPECT_EQ(pick(given).token, 0);
+  given.params.logit_bias = {{0, 1.0f}, {2, -100}};
+  EXPECT_EQ(pick(given).token, 3);
+  // Before the penalties: 3 + 1 = 4 halved is below 2.5.
+  given.tokens = {2};
+  given.params.logit_bias = {{2, 1}};
+  given.params.repetition_penalty = 2;
+  EXPECT_EQ(pick(given).token, 3);
+}
+
+TEST_F(SamplerTest, LogprobsAreOfTheLogitsAsTheyCame) {
+  Case given;
+  given.logits = logs({0.5, 0.25, 0.15, 0.1});
+  given.params.logprobs = 3;
+  given.params.temperature = 0.5f;
+  given.params.logit_bias = {{3, 100}};
+  given.params.repetition_penalty = 3;
+  given.params.top_k = 1;
+  std::vector<float> copy;
+  SampleRow row = given.row(copy);
+  TokenLogprobs reported;
+  row.logprobs = &reported;
+  Sampler sampler(4, 1, pool_);
+  ASSERT_EQ(sampler.pick({&row, 1})[0].token, 3);
+  EXPECT_EQ(reported.chosen.token, 3);
+  EXPECT_NEAR(reported.chosen.logprob, std::log(0.1), 1e-6);
+  ASSERT_EQ(reported.top.size(), 3u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(reported.top[i].token, static_cast<int32_t>(i));
+  EXPECT_NEAR(reported.top[1].logprob, std::log(0.25), 1e-6);
+}
+
+TEST_F(SamplerTest, LogprobsOfLargeLogitsAreFinite) {
+  Case given;
+  given.logits = {3e38f, -3e38f, 0};
+  given.params.logprobs = 3;
+  std::vector<float> copy;
+  SampleRow row = given.row(copy);
+  TokenLogprobs reported;
+  row.logprobs = &reported;
+  Sampler sampler(3, 1, pool_);
+  ASSERT_EQ(sampler.pick({&row, 1})[0].token, 0);
+  EXPECT_EQ(reported.chosen.logprob, 0);
+  for (const TokenLogprobs::One& one : reported.top) EXPECT_FALSE(std::isnan(one.logprob));
+  EXPECT_FALSE(row.logprobs->top.empty());
+}
+
 }  // namespace
 }  // namespace switchyard::engine

@@ -103,5 +103,14 @@ TEST(StopMatcher, ResultDoesNotDependOnTheCut) {
   }
 }
 
+TEST(StopMatcher, TheStopStringMayBeIncluded) {
+  StopMatcher matcher({"stop", "op!"}, true);
+  std::string out;
+  EXPECT_FALSE(matcher.push("go st", out));
+  EXPECT_EQ(out, "go ");
+  EXPECT_TRUE(matcher.push("op and on", out));
+  EXPECT_EQ(out, "go stop");
+}
+
 }  // namespace
 }  // namespace switchyard::engine

@@ -88,6 +88,12 @@ Result<std::vector<int32_t>> ScriptedEngine::tokenize(const Request& request) co
   return std::vector<int32_t>(text.begin(), text.end());
 }
 
+Result<std::string> ScriptedEngine::render(const Request& request) const {
+  std::string text;
+  for (const Message& message : request.messages) text += message.content;
+  return text;
+}
+
 Result<std::string> ScriptedEngine::detokenize(std::span<const int32_t> tokens) const {
   return std::string(tokens.begin(), tokens.end());
 }

@@ -45,7 +45,15 @@ class ScriptedEngine final : public Engine {
     return health_;
   }
   Result<std::vector<int32_t>> tokenize(const Request& request) const override;
+  Result<std::string> render(const Request& request) const override;
   Result<std::string> detokenize(std::span<const int32_t> tokens) const override;
+  std::string token_bytes(int32_t token) const override {
+    return std::string(1, static_cast<char>(token));
+  }
+  Result<ToolFormat> tool_format() const override { return format; }
+  bool template_reads(const std::string& variable) const override {
+    return variable == "reasoning_effort" && reads_effort;
+  }
   const ModelSummary& summary() const override { return summary_; }
   SamplingParams default_sampling() const override {
     if (when_defaults_are_asked) when_defaults_are_asked();
@@ -64,6 +72,7 @@ class ScriptedEngine final : public Engine {
   size_t submitted();
   size_t cancelled();
   void emit(RequestId id, const std::string& text, FinishReason finish = FinishReason::none);
+  void emit(const Event& event) { send(event); }
   void fail_step(RequestId id, const std::string& why);
 
   void set_health(const EngineHealth& health) {
@@ -71,6 +80,8 @@ class ScriptedEngine final : public Engine {
     health_ = health;
   }
 
+  Result<ToolFormat> format = ToolFormat{};
+  bool reads_effort = false;
   std::function<void()> when_tokenizing;
   std::function<void()> when_defaults_are_asked;  ///< by a call that is let in and not yet parsed
 
