@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/call.h"
 
+#include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "serve/fields.h"
@@ -9,10 +11,8 @@ namespace switchyard::serve {
 namespace {
 
 constexpr int kMaxInt = std::numeric_limits<int>::max();
-constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant"};
-/// Of a message: what is served, and what changes nothing.
-constexpr std::string_view kMessageFields[] = {"role", "content", "name", "refusal"};
-
+constexpr int kMaxLogprobs = 20;
+constexpr size_t kMaxBiases = 1024;
 int depth_of(const Json& json) {
   int deepest = 0;
   if (json.is_array())
@@ -20,55 +20,6 @@ int depth_of(const Json& json) {
   if (json.is_object())
     for (const auto& [name, value] : json.as_object()) deepest = std::max(deepest, depth_of(value));
   return json.is_array() || json.is_object() ? deepest + 1 : 0;
-}
-
-template <size_t kSize>
-bool is_one_of(const std::string_view (&names)[kSize], std::string_view name) {
-  for (const std::string_view known : names)
-    if (known == name) return true;
-  return false;
-}
-
-/// A string, or parts of type text.
-std::optional<ApiError> parse_content(const Json* json, const std::string& at, std::string& text) {
-  if (json == nullptr || json->is_null())
-    return refuse_field(at, "missing_field", "{} is missing: every message needs its text", at);
-  if (json->is_string()) {
-    text = json->as_string();
-    return check_text(text, at);
-  }
-  if (!json->is_array())
-    return refuse_field(at, "invalid_value", "{} is {}, expected a string or an array of parts", at,
-                        json_text(*json));
-  for (const Json& part : json->as_array()) {
-    const Json *type = part.find("type"), *piece = part.find("text");
-    if (type == nullptr || !type->is_string() || type->as_string() != "text" || piece == nullptr ||
-        !piece->is_string())
-      return refuse_field(at, "unsupported_parameter",
-                          "{} holds {}, but only parts of type text are supported", at,
-                          json_text(part));
-    text += piece->as_string();
-  }
-  return check_text(text, at);
-}
-
-std::optional<ApiError> parse_message(const Json& json, const std::string& at, Message& message) {
-  if (!json.is_object())
-    return refuse_field(at, "invalid_value", "{} is {}, expected an object", at, json_text(json));
-  for (const auto& [name, value] : json.as_object())
-    if (!value.is_null() && !is_one_of(kMessageFields, name))
-      return refuse_field(at + "." + name, "unsupported_parameter",
-                          "{}.{} is not supported by this server", at, name);
-  const Json* role = json.find("role");
-  if (role == nullptr || !role->is_string())
-    return refuse_field(at + ".role", "missing_field", "{}.role is missing", at);
-  if (!is_one_of(kRoles, role->as_string()))
-    return refuse_field(at + ".role", "invalid_value",
-                        "{}.role is {}, expected system, developer, user or assistant", at,
-                        json_text(*role));
-  // A developer's message is what a system message was called before.
-  message.role = role->as_string() == "developer" ? "system" : role->as_string();
-  return parse_content(json.find("content"), at + ".content", message.content);
 }
 
 /// A string, an array of strings, an array of token ids, or an array of such arrays.
@@ -112,6 +63,29 @@ std::optional<ApiError> parse_input(const Json& body, Call& call) {
   return parse_messages(*input, call.prompts.emplace_back().messages);
 }
 
+/// {"token id": bias}
+void read_logit_bias(Fields& fields, std::vector<TokenBias>& biases) {
+  const char* const field = "logit_bias";
+  const Json* const given = fields.find(field);
+  if (given == nullptr) return;
+  if (!given->is_object() || given->as_object().size() > kMaxBiases)
+    return fields.refuse(refuse_field(
+        field, "invalid_value", "logit_bias is {}, expected an object of at most {} token ids",
+        json_text(*given), kMaxBiases));
+  for (const auto& [name, value] : given->as_object()) {
+    int32_t token = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
+    if (error != std::errc() || end != name.data() + name.size() || token < 0)
+      return fields.refuse(refuse_field(
+          field, "invalid_value", "logit_bias has the key \"{}\", expected a token id", name));
+    if (!value.is_number() || !(std::abs(value.as_double()) <= 100))
+      return fields.refuse(refuse_field(field, "invalid_value",
+                                        "logit_bias of {} is {}, expected a number in [-100, 100]",
+                                        name, json_text(value)));
+    biases.push_back({token, static_cast<float>(value.as_double())});
+  }
+}
+
 void read_sampling(Fields& fields, SamplingParams& sampling) {
   fields.number("temperature", 0, 2, sampling.temperature);
   fields.number("top_p", 0, 1, sampling.top_p);
@@ -126,6 +100,29 @@ void read_sampling(Fields& fields, SamplingParams& sampling) {
   fields.token_ids("stop_token_ids", 1024, sampling.stop_token_ids);
   fields.flag("ignore_eos", sampling.ignore_eos);
   fields.integer("min_tokens", 0, kMaxInt, sampling.min_tokens);
+  fields.flag("include_stop_str_in_output", sampling.include_stop);
+  fields.flag("skip_special_tokens", sampling.skip_special_tokens);
+  read_logit_bias(fields, sampling.logit_bias);
+}
+
+/// Chat: true, and top_logprobs of 0 to 20. Completions: the number itself.
+void read_logprobs(Fields& fields, Endpoint endpoint, SamplingParams& sampling) {
+  int most = -1;
+  if (endpoint == Endpoint::completions) {
+    const Json* const given = fields.find("logprobs");
+    if (given != nullptr && given->is_bool() && !given->as_bool()) return;
+    fields.integer("logprobs", 0, kMaxLogprobs, most);
+  } else {
+    bool wanted = false;
+    int top = 0;
+    fields.flag("logprobs", wanted);
+    fields.integer("top_logprobs", 0, kMaxLogprobs, top);
+    if (!wanted && top > 0)
+      fields.refuse(refuse_field("top_logprobs", "invalid_value",
+                                 "top_logprobs is {}, which goes with logprobs: true", top));
+    if (wanted) most = top;
+  }
+  if (most >= 0) sampling.logprobs = most;
 }
 
 void read_lengths(Fields& fields, Call& call) {
@@ -208,22 +205,6 @@ std::optional<ApiError> parse_body(std::string_view body, Json& json) {
   return std::nullopt;
 }
 
-std::optional<ApiError> parse_messages(const Json& json, std::vector<Message>& messages) {
-  if (!json.is_array() || json.as_array().empty())
-    return refuse_field("messages", "invalid_value",
-                        "messages is {}, expected an array of at least one message",
-                        json_text(json));
-  if (json.as_array().size() > kMaxMessages)
-    return refuse_field("messages", "invalid_value", "messages has {} entries, expected at most {}",
-                        json.as_array().size(), kMaxMessages);
-  for (size_t i = 0; i < json.as_array().size(); ++i) {
-    auto error =
-        parse_message(json.as_array()[i], fmt::format("messages[{}]", i), messages.emplace_back());
-    if (error) return error;
-  }
-  return std::nullopt;
-}
-
 std::optional<ApiError> parse_call(std::string_view body, Endpoint endpoint,
                                    const SamplingParams& defaults, UnknownFields unknown,
                                    Call& call) {
@@ -240,20 +221,30 @@ std::optional<ApiError> parse_call(std::string_view body, Endpoint endpoint,
   read_stream_options(fields, call);
   read_lengths(fields, call);
   read_sampling(fields, sampling);
+  read_logprobs(fields, endpoint, sampling);
+  fields.flag("return_token_ids", call.return_token_ids);
   Request terms;
   fields.integer("priority", -1000, 1000, terms.priority);
   fields.text("cache_salt", terms.cache_salt);
   fields.flag("cache_prompt", terms.reuse_prefix);
   read_response_format(fields, terms.constraint);
+  if (endpoint == Endpoint::chat) {
+    read_tools(fields, call.tools);
+    read_chat_options(fields, terms.chat, call.reasoning_effort);
+    if (call.tools.is_on()) terms.chat.tools = call.tools.json;
+  }
   if (fields.error()) return fields.error();
   // What the endpoint's default will be is not known yet; the check that counts is the engine's.
   sampling.max_tokens = call.max_tokens.value_or(kMaxInt);
   if (auto error = check_sampling(sampling)) return error;
   if (auto error = parse_input(json, call)) return error;
+  if (terms.chat.continue_final_message)
+    if (auto error = check_continued(call.prompts.front().messages)) return error;
   for (Request& request : call.prompts) {
     request.sampling = sampling;
     request.priority = terms.priority;
     request.constraint = terms.constraint;
+    request.chat = terms.chat;
     request.cache_salt = terms.cache_salt;
     request.reuse_prefix = terms.reuse_prefix;
     request.moe_stats = call.moe_stats;

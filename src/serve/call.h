@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "serve/api_error.h"
+#include "serve/fields.h"
 
 namespace switchyard::serve {
 
@@ -26,6 +27,25 @@ inline constexpr size_t kMaxMessages = 4096;
 inline constexpr int kMaxBodyDepth = 32;
 inline constexpr size_t kMaxStops = 16;
 
+inline constexpr size_t kMaxTools = 256;
+
+/// What a chat says of tools.
+struct CallTools {
+  enum class Choice : unsigned char { none, automatic, required, named };
+  struct Tool {
+    ToolSchema schema;
+    bool strict = false;  ///< what is called keeps the schema, whatever the choice
+  };
+  std::vector<Tool> tools;
+  std::string json;  ///< the array as it came
+  Choice choice = Choice::none;
+  std::string named;     ///< the one that must be called
+  bool parallel = true;  ///< several calls in one answer
+
+  /// The model is shown them.
+  bool is_on() const noexcept { return choice != Choice::none; }
+};
+
 struct Call {
   Endpoint endpoint = Endpoint::chat;
   std::string model;              ///< empty: not given
@@ -34,6 +54,9 @@ struct Call {
   std::optional<int> max_tokens;  ///< none: the endpoint's default
   bool stream = false, include_usage = false, continuous_usage = false;
   bool moe_stats = false;
+  bool return_token_ids = false;
+  CallTools tools;
+  std::string reasoning_effort;  ///< empty: not given
 
   size_t num_choices() const noexcept { return prompts.size() * static_cast<size_t>(n); }
 };
@@ -45,8 +68,15 @@ std::optional<ApiError> parse_call(std::string_view body, Endpoint endpoint,
 
 /// Parses a body to an object within kMaxBodyDepth.
 std::optional<ApiError> parse_body(std::string_view body, Json& json);
-/// An array of messages of which every content is text.
+/// An array of messages of which every content is text (messages.cpp).
 std::optional<ApiError> parse_messages(const Json& json, std::vector<Message>& messages);
+/// The last of them can be continued.
+std::optional<ApiError> check_continued(const std::vector<Message>& messages);
+
+/// tools, tool_choice, parallel_tool_calls (call_tools.cpp).
+void read_tools(Fields& fields, CallTools& tools);
+/// What the template is told beside messages and tools.
+void read_chat_options(Fields& fields, ChatOptions& chat, std::string& reasoning_effort);
 
 /// Refuses what is known and not served, and in strict mode what is unknown (call_fields.cpp).
 std::optional<ApiError> check_field_name(const Json::Member& member, Endpoint endpoint,

@@ -10,7 +10,6 @@ namespace switchyard::serve {
 namespace {
 
 constexpr std::string_view kServed[] = {"model",
-                                        "messages",
                                         "prompt",
                                         "stream",
                                         "stream_options",
@@ -33,7 +32,23 @@ constexpr std::string_view kServed[] = {"model",
                                         "priority",
                                         "cache_salt",
                                         "cache_prompt",
-                                        "response_format"};
+                                        "response_format",
+                                        "logprobs",
+                                        "logit_bias",
+                                        "include_stop_str_in_output",
+                                        "skip_special_tokens",
+                                        "return_token_ids"};
+
+/// Of chats alone.
+constexpr std::string_view kOfChats[] = {"messages",
+                                         "tools",
+                                         "tool_choice",
+                                         "parallel_tool_calls",
+                                         "top_logprobs",
+                                         "add_generation_prompt",
+                                         "continue_final_message",
+                                         "chat_template_kwargs",
+                                         "reasoning_effort"};
 
 /// Leaving these out changes no answer.
 constexpr std::string_view kHarmless[] = {"user",
@@ -44,13 +59,11 @@ constexpr std::string_view kHarmless[] = {"user",
                                           "prompt_cache_key",
                                           "prompt_cache_options",
                                           "prompt_cache_retention",
-                                          "verbosity",
-                                          "parallel_tool_calls"};
+                                          "verbosity"};
 
 /// Values of fields that are not served, with which nothing would be different.
 bool is_false(const Json& json) { return json.is_bool() && !json.as_bool(); }
 bool is_true(const Json& json) { return json.is_bool() && json.as_bool(); }
-bool is_zero(const Json& json) { return json.is_integer() && json.as_int() == 0; }
 bool is_empty(const Json& json) {
   return (json.is_array() && json.as_array().empty()) ||
          (json.is_object() && json.as_object().empty());
@@ -61,6 +74,11 @@ bool is_text_modality(const Json& json) {
          json.as_array()[0].as_string() == "text";
 }
 bool is_one(const Json& json) { return json.is_integer() && json.as_int() == 1; }
+/// Of a field of the other endpoint.
+bool asks_for_nothing(const Json& json) {
+  return is_false(json) || is_empty(json) || is_none(json) ||
+         (json.is_integer() && json.as_int() == 0);
+}
 bool never(const Json&) { return false; }
 
 struct Unserved {
@@ -70,8 +88,6 @@ struct Unserved {
 
 /// Refused by name: dropping them would change what the client gets.
 constexpr Unserved kUnserved[] = {
-    {"tools", is_empty},
-    {"tool_choice", is_none},
     {"functions", is_empty},
     {"function_call", is_none},
     {"structured_outputs", is_empty},
@@ -81,10 +97,7 @@ constexpr Unserved kUnserved[] = {
     {"guided_grammar", never},
     {"grammar", never},
     {"json_schema", never},
-    {"logprobs", is_false},
-    {"top_logprobs", is_zero},
     {"prompt_logprobs", never},
-    {"logit_bias", is_empty},
     {"bad_words", is_empty},
     {"allowed_token_ids", is_empty},
     {"best_of", is_one},
@@ -95,23 +108,11 @@ constexpr Unserved kUnserved[] = {
     {"prediction", never},
     {"web_search_options", never},
     {"moderation", never},
-    {"reasoning_effort", never},
     {"use_beam_search", is_false},
     {"chat_template", never},
-    {"chat_template_kwargs", is_empty},
-    {"add_generation_prompt", is_true},
-    {"continue_final_message", is_false},
     {"add_special_tokens", is_true},
-    {"include_stop_str_in_output", is_false},
-    {"skip_special_tokens", is_true},
-    {"return_token_ids", is_false},
     {"truncate_prompt_tokens", never},
 };
-
-/// Of the other endpoint alone.
-bool is_foreign(std::string_view name, Endpoint endpoint) {
-  return endpoint == Endpoint::chat ? name == "prompt" : name == "messages";
-}
 
 bool is_in(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -124,8 +125,10 @@ std::optional<ApiError> check_field_name(const Json::Member& member, Endpoint en
   const std::string& name = member.first;  // no structured binding: Clang 14 cannot capture one
   const Json& value = member.second;
   if (value.is_null() || is_in(kHarmless, name)) return std::nullopt;
-  if (is_in(kServed, name)) {
-    if (!is_foreign(name, endpoint)) return std::nullopt;
+  const bool of_chats = is_in(kOfChats, name);
+  if (of_chats || is_in(kServed, name)) {
+    const bool foreign = endpoint == Endpoint::chat ? name == "prompt" : of_chats;
+    if (!foreign || (name != "messages" && asks_for_nothing(value))) return std::nullopt;
     return refuse_field(name, "unsupported_parameter", "{} is no field of this endpoint", name);
   }
   const auto* const unserved = std::find_if(std::begin(kUnserved), std::end(kUnserved),

@@ -28,6 +28,18 @@ void write_model(JsonWriter& json, const std::string& name, int64_t created,
   json.end_object().end_object();
 }
 
+/// Messages, and what the template is told beside them.
+std::optional<ApiError> parse_chat_input(Fields& fields, const Json& messages, Request& request) {
+  CallTools tools;
+  std::string effort;
+  read_tools(fields, tools);
+  read_chat_options(fields, request.chat, effort);
+  if (fields.error()) return fields.error();
+  if (tools.is_on()) request.chat.tools = tools.json;
+  if (auto error = parse_messages(messages, request.messages)) return error;
+  return request.chat.continue_final_message ? check_continued(request.messages) : std::nullopt;
+}
+
 /// What /tokenize is given: messages, prompt, or content, llama.cpp's word for it.
 std::optional<ApiError> parse_tokenize(const Json& json, Request& request) {
   Fields fields(json);
@@ -40,7 +52,7 @@ std::optional<ApiError> parse_tokenize(const Json& json, Request& request) {
   fields.text("prompt", request.prompt);
   if (fields.error()) return fields.error();
   const Json* messages = fields.find("messages");
-  if (messages != nullptr) return parse_messages(*messages, request.messages);
+  if (messages != nullptr) return parse_chat_input(fields, *messages, request);
   if (given == 0)
     return refuse_field("prompt", "missing_field", "expected prompt, messages or content");
   return check_text(request.prompt, "prompt");
@@ -170,9 +182,11 @@ void Server::complete(Arrival& arrival, Endpoint endpoint) {
   if (!check_engine(arrival)) return;
   for (Request& request : call.prompts) request.timeout_s = options_.request_timeout_s;
   const std::string id = new_id();
-  const ReplyFrame frame{endpoint, (endpoint == Endpoint::chat ? "chatcmpl-" : "cmpl-") + id,
-                         call.model.empty() ? options_.served_names.front() : call.model,
-                         static_cast<int64_t>(std::time(nullptr))};
+  ReplyFrame frame{endpoint, (endpoint == Endpoint::chat ? "chatcmpl-" : "cmpl-") + id,
+                   call.model.empty() ? options_.served_names.front() : call.model,
+                   static_cast<int64_t>(std::time(nullptr))};
+  frame.token_bytes = [&engine](int32_t token) { return engine.token_bytes(token); };
+  frame.token_ids = call.return_token_ids;
   GenerationHooks hooks;
   hooks.place = std::move(place);
   hooks.record = std::shared_ptr<CallRecord>(arrival.record, &arrival.record->call);
@@ -186,7 +200,7 @@ void Server::complete(Arrival& arrival, Endpoint endpoint) {
                  {{"stage", kStages[static_cast<size_t>(left)]}})
         .add();
   };
-  const auto generation = std::make_shared<Generation>(engine, std::move(call), frame,
+  const auto generation = std::make_shared<Generation>(engine, std::move(call), std::move(frame),
                                                        arrival.exchange, std::move(hooks));
   if (!remember(generation)) return generation->abort(check_alive().value_or(draining()));
   generation->begin();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "serve/prepare.h"
 
 namespace switchyard::serve {
 namespace {
@@ -32,9 +33,7 @@ Generation::Generation(Engine& engine, Call call, ReplyFrame frame,
       call_(std::move(call)),
       frame_(std::move(frame)),
       exchange_(std::move(exchange)),
-      hooks_(std::move(hooks)),
-      choices_(call_.num_choices()),
-      role_sent_(call_.num_choices()) {}
+      hooks_(std::move(hooks)) {}
 
 void Generation::begin() {
   exchange_->on_disconnect([weak = weak_from_this()] {
@@ -44,7 +43,7 @@ void Generation::begin() {
   if (!error) error = submit_all();
   const std::lock_guard lock(mutex_);
   if (hooks_.record) {
-    hooks_.record->choices = static_cast<int>(choices_.size());
+    hooks_.record->choices = static_cast<int>(call_.num_choices());
     hooks_.record->stream = call_.stream;
     hooks_.record->prompt_tokens = usage_.prompt_tokens;
   }
@@ -58,23 +57,40 @@ void Generation::begin() {
 
 /// Texts become tokens, once for all choices of a prompt; lengths are checked.
 std::optional<ApiError> Generation::prepare() {
+  if (auto error = prepare_call(engine_, call_, tool_format_)) return error;
   for (Request& request : call_.prompts) {
     if (is_over()) return std::nullopt;
     if (auto error = check_ids(request)) return error;
     auto tokens = engine_.tokenize(request);
-    if (!tokens.ok()) {
-      ApiError error = api_error(tokens.error());
-      error.param = call_.endpoint == Endpoint::chat ? "messages" : "prompt";
-      if (call_.endpoint == Endpoint::chat && error.status == 400) error.code = "template_error";
-      return error;
-    }
+    if (!tokens.ok()) return template_error(tokens.error(), call_.endpoint);
     request.messages.clear();
     request.prompt.clear();
     request.prompt_tokens = *std::move(tokens);
     if (auto error = check_length(request)) return error;
     usage_.prompt_tokens += static_cast<int64_t>(request.prompt_tokens.size());
   }
+  make_writers();
   return std::nullopt;
+}
+
+void Generation::make_writers() {
+  const bool forced = call_.prompts.front().constraint.kind != OutputConstraint::Kind::none;
+  std::optional<ToolReader> reader;
+  if (tool_format_) {
+    std::vector<std::string> names;
+    for (const CallTools::Tool& tool : call_.tools.tools) names.push_back(tool.schema.name);
+    reader.emplace(*tool_format_, std::move(names),
+                   forced ? ToolReader::Text::forced : ToolReader::Text::free);
+  }
+  writers_.reserve(call_.num_choices());
+  for (size_t i = 0; i < call_.num_choices(); ++i) {
+    const Request& request = call_.prompts[i / static_cast<size_t>(call_.n)];
+    writers_.emplace_back(
+        frame_, static_cast<int>(i),
+        call_.return_token_ids ? request.prompt_tokens : std::vector<int32_t>(),
+        request.sampling.logprobs.has_value(), reader,
+        [length = tool_format_ ? tool_format_->id_characters : 0] { return new_call_id(length); });
+  }
 }
 
 bool Generation::is_over() {
@@ -92,6 +108,11 @@ std::optional<ApiError> Generation::check_ids(const Request& request) const {
       if ((*ids)[i] < 0 || (*ids)[i] >= vocab)
         return refuse_field(name, "invalid_value", "{}[{}] is {}, expected a token id in [0, {})",
                             name, i, (*ids)[i], vocab);
+  for (const TokenBias& bias : request.sampling.logit_bias)
+    if (bias.token >= vocab)
+      return refuse_field("logit_bias", "invalid_value",
+                          "logit_bias has the key \"{}\", expected a token id in [0, {})",
+                          bias.token, vocab);
   return std::nullopt;
 }
 
@@ -123,16 +144,25 @@ std::optional<ApiError> Generation::check_length(Request& request) const {
 /// Lengths and sampling were looked at before: with a schema, it is what the engine refuses.
 ApiError Generation::submit_error(const Error& error) const {
   ApiError refusal = api_error(error);
-  const bool constrained = call_.prompts.front().constraint.kind != OutputConstraint::Kind::none;
-  if (constrained && refusal.status == 400) {
-    refusal.code = "invalid_schema";
-    refusal.param = "response_format";
+  const OutputConstraint& constraint = call_.prompts.front().constraint;
+  if (constraint.kind == OutputConstraint::Kind::none || refusal.status != 400) return refusal;
+  for (const char* field : {"ignore_eos", "min_tokens"}) {
+    if (!refusal.message.starts_with(field)) continue;
+    refusal.param = field;
+    return refusal;
   }
+  refusal.code = "invalid_schema";
+  const bool of_tools = constraint.kind == OutputConstraint::Kind::tool_calls;
+  // Places in the schema of an answer begin with "#", those in a tool's with its name.
+  const bool of_answer =
+      !of_tools || (constraint.instead == OutputConstraint::Instead::json_schema &&
+                    refusal.message.starts_with("#"));
+  refusal.param = of_answer ? "response_format" : "tools";
   return refusal;
 }
 
 std::optional<ApiError> Generation::submit_all() {
-  for (size_t i = 0; i < choices_.size(); ++i) {
+  for (size_t i = 0; i < writers_.size(); ++i) {
     if (is_over()) return std::nullopt;
     const auto n = static_cast<size_t>(call_.n);
     Request request = call_.prompts[i / n];
@@ -171,42 +201,23 @@ void Generation::handle(size_t index, const Event& event) {
   any_token_ = any_token_ || !event.tokens.empty();
   if (event.finish == FinishReason::error || event.finish == FinishReason::cancelled)
     return fail_locked(engine_error(event));
-  Choice& choice = choices_[index];
-  choice.output_tokens += static_cast<int64_t>(event.tokens.size());
   usage_.completion_tokens += static_cast<int64_t>(event.tokens.size());
-  if (!call_.stream)
-    choice.text += event.text;
-  else if (!event.text.empty())
-    send_text(index, event.text);
-  if (event.finish != FinishReason::none) end_choice(index, event);
-}
-
-void Generation::send_text(size_t index, const std::string& text) {
-  const Usage* usage = call_.continuous_usage ? &usage_ : nullptr;
-  const int number = static_cast<int>(index);
-  if (call_.endpoint == Endpoint::chat && !role_sent_[index])
-    exchange_->write(chunk_event(frame_, {.index = number, .role = true}, usage));
-  role_sent_[index] = true;
-  if (!text.empty()) exchange_->write(chunk_event(frame_, {.index = number, .text = text}, usage));
-}
-
-void Generation::end_choice(size_t index, const Event& event) {
-  Choice& choice = choices_[index];
-  choice.finish = event.finish;
-  if (call_.moe_stats) choice.moe = event.moe;
-  // Choices of one prompt share it: what one of them found in the cache is said once.
-  if (index % static_cast<size_t>(call_.n) == 0)
-    usage_.cached_tokens += event.timings.cached_tokens;
-  if (hooks_.record) hooks_.record->cached_tokens = usage_.cached_tokens;
-  if (call_.stream) {
-    if (!role_sent_[index]) send_text(index, "");
-    exchange_->write(chunk_event(frame_,
-                                 {.index = static_cast<int>(index),
-                                  .finish = choice.finish,
-                                  .moe = choice.moe ? &*choice.moe : nullptr},
-                                 call_.continuous_usage ? &usage_ : nullptr));
+  ChoiceWriter& writer = writers_[index];
+  if (event.finish != FinishReason::none) {
+    if (call_.moe_stats) writer.add_moe(event.moe);
+    // Choices of one prompt share it: what one of them found in the cache is said once.
+    if (index % static_cast<size_t>(call_.n) == 0)
+      usage_.cached_tokens += event.timings.cached_tokens;
+    if (hooks_.record) hooks_.record->cached_tokens = usage_.cached_tokens;
   }
-  if (++ended_ == choices_.size()) finish();
+  writer.take(event, call_.stream ? sender() : ChoiceWriter::Send());
+  if (event.finish != FinishReason::none && ++ended_ == writers_.size()) finish();
+}
+
+ChoiceWriter::Send Generation::sender() {
+  return [this](const Delta& delta) {
+    exchange_->write(chunk_event(frame_, delta, call_.continuous_usage ? &usage_ : nullptr));
+  };
 }
 
 void Generation::finish() {
@@ -218,7 +229,9 @@ void Generation::finish() {
     return;
   }
   HttpReply reply = head();
-  reply.body = whole_json(frame_, choices_, usage_);
+  std::vector<Choice> choices;
+  for (const ChoiceWriter& writer : writers_) choices.push_back(writer.choice());
+  reply.body = whole_json(frame_, choices, usage_);
   exchange_->reply(std::move(reply));
 }
 

@@ -15,6 +15,7 @@
 #include "switchyard/engine.h"
 
 #include "serve/call.h"
+#include "serve/choice_writer.h"
 #include "serve/http.h"
 #include "serve/reply_json.h"
 #include "serve/request_record.h"
@@ -50,6 +51,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
 
   std::optional<ApiError> prepare();
+  void make_writers();
+  ChoiceWriter::Send sender();
   std::optional<ApiError> submit_all();
   ApiError submit_error(const Error& error) const;
   bool is_over();
@@ -57,8 +60,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::optional<ApiError> check_length(Request& request) const;
   void on_event(size_t choice, const Event& event);
   void handle(size_t index, const Event& event);
-  void send_text(size_t index, const std::string& text);
-  void end_choice(size_t index, const Event& event);
   void finish();
   void fail_locked(const ApiError& error);
   void on_gone();
@@ -75,10 +76,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
   GenerationHooks hooks_;
 
   std::mutex mutex_;
-  std::vector<Choice> choices_;  // [P n]
-  std::vector<bool> role_sent_;  // [P n], of a chat stream
-  std::vector<RequestId> ids_;   // submitted
-  std::vector<Early> early_;     // events before all were submitted
+  std::optional<ToolFormat> tool_format_;  // where tools are shown
+  std::vector<ChoiceWriter> writers_;      // [P n]
+  std::vector<RequestId> ids_;             // submitted
+  std::vector<Early> early_;               // events before all were submitted
   bool all_in_ = false, over_ = false, any_token_ = false;
   bool left_waiting_ =
       false;  // the client went without a token: the engine will say whether a step had begun

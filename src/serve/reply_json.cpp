@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "serve/logprobs_json.h"
+
 namespace switchyard::serve {
 namespace {
 
@@ -21,9 +23,37 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.end_object();
 }
 
-void write_finish(JsonWriter& json, FinishReason finish) {
-  json.key("logprobs").null().key("finish_reason");
-  finish == FinishReason::none ? json.null() : json.string(finish_reason_name(finish));
+void write_finish(JsonWriter& json, FinishReason finish, size_t num_calls) {
+  json.key("finish_reason");
+  finish == FinishReason::none ? json.null() : json.string(finish_name(finish, num_calls));
+}
+
+void write_ids(JsonWriter& json, const char* name, std::span<const int32_t> ids) {
+  json.key(name).begin_array();
+  for (const int32_t id : ids) json.integer(id);
+  json.end_array();
+}
+
+void write_logprobs(JsonWriter& json, const ReplyFrame& frame, bool reported,
+                    std::span<const TokenLogprobs> tokens, int64_t text_offset) {
+  json.key("logprobs");
+  if (!reported)
+    json.null();
+  else if (frame.endpoint == Endpoint::chat)
+    write_chat_logprobs(json, tokens, frame.token_bytes);
+  else
+    write_completion_logprobs(json, tokens, frame.token_bytes, text_offset);
+}
+
+/// A whole call; in a stream its id, type and name once, and arguments in pieces.
+void write_call(JsonWriter& json, int index, std::string_view id, std::string_view name,
+                std::string_view arguments) {
+  json.begin_object();
+  if (index >= 0) json.field("index", index);
+  if (!id.empty()) json.field("id", id).field("type", "function");
+  json.key("function").begin_object();
+  if (!id.empty()) json.field("name", name);
+  json.field("arguments", arguments).end_object().end_object();
 }
 
 /// Experts that this request touched, and how unevenly its picks lay: per layer, then mean and maximum.
@@ -51,30 +81,61 @@ void write_moe(JsonWriter& json, const RequestMoe& moe) {
   json.field("imbalance_mean", imbalance / over).field("imbalance_max", worst).end_object();
 }
 
+void write_message(JsonWriter& json, const Choice& choice) {
+  json.key("message").begin_object().field("role", "assistant").key("content");
+  choice.calls.empty() || !choice.text.empty() ? json.string(choice.text) : json.null();
+  if (!choice.calls.empty()) {
+    json.key("tool_calls").begin_array();
+    for (const ToolCall& call : choice.calls)
+      write_call(json, -1, call.id, call.name, call.arguments);
+    json.end_array();
+  }
+  json.end_object();
+}
+
 void write_choice(JsonWriter& json, const ReplyFrame& frame, const Choice& choice, int index) {
   json.begin_object().field("index", index);
-  if (frame.endpoint == Endpoint::chat) {
-    json.key("message").begin_object().field("role", "assistant");
-    json.field("content", choice.text).end_object();
-  } else {
+  if (frame.endpoint == Endpoint::chat)
+    write_message(json, choice);
+  else
     json.field("text", choice.text);
+  write_logprobs(json, frame, choice.reports_logprobs, choice.logprobs, 0);
+  write_finish(json, choice.finish, choice.calls.size());
+  if (frame.token_ids) {
+    write_ids(json, "prompt_token_ids", choice.prompt_tokens);
+    write_ids(json, "token_ids", choice.tokens);
   }
-  write_finish(json, choice.finish);
   if (choice.moe) write_moe(json, *choice.moe);
+  json.end_object();
+}
+
+void write_message_delta(JsonWriter& json, const Delta& delta) {
+  json.key("delta").begin_object();
+  if (delta.role) json.field("role", "assistant");
+  if (delta.null_content)
+    json.key("content").null();
+  else if (delta.role || !delta.text.empty())
+    json.field("content", delta.text);
+  if (delta.call >= 0) {
+    json.key("tool_calls").begin_array();
+    write_call(json, delta.call, delta.call_id, delta.name, delta.arguments);
+    json.end_array();
+  }
   json.end_object();
 }
 
 void write_delta(JsonWriter& json, const ReplyFrame& frame, const Delta& delta) {
   json.begin_object().field("index", delta.index);
-  if (frame.endpoint == Endpoint::chat) {
-    json.key("delta").begin_object();
-    if (delta.role) json.field("role", "assistant");
-    if (delta.role || !delta.text.empty()) json.field("content", delta.text);
-    json.end_object();
-  } else {
+  if (frame.endpoint == Endpoint::chat)
+    write_message_delta(json, delta);
+  else
     json.field("text", delta.text);
+  write_logprobs(json, frame, delta.reports_logprobs, delta.logprobs, delta.text_offset);
+  write_finish(json, delta.finish, delta.num_calls);
+  if (frame.token_ids) {
+    if (!delta.prompt_tokens.empty()) write_ids(json, "prompt_token_ids", delta.prompt_tokens);
+    write_ids(json, "token_ids", delta.tokens);
   }
-  write_finish(json, delta.finish);
   if (delta.moe != nullptr) write_moe(json, *delta.moe);
   json.end_object();
 }
@@ -86,6 +147,11 @@ const char* chunk_object(const ReplyFrame& frame) {
 std::string event(const std::string& json) { return "data: " + json + "\n\n"; }
 
 }  // namespace
+
+std::string_view finish_name(FinishReason finish, size_t num_calls) {
+  if (finish == FinishReason::stop && num_calls > 0) return "tool_calls";
+  return finish_reason_name(finish);
+}
 
 std::string whole_json(const ReplyFrame& frame, std::span<const Choice> choices,
                        const Usage& usage) {

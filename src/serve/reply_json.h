@@ -2,10 +2,12 @@
 // The JSON of answers: whole ones and the chunks of a stream, for both endpoints.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "switchyard/request.h"
 
@@ -17,7 +19,9 @@ namespace switchyard::serve {
 struct ReplyFrame {
   Endpoint endpoint = Endpoint::chat;
   std::string id, model;
-  int64_t created = 0;  ///< seconds since 1970
+  int64_t created = 0;                                   ///< seconds since 1970
+  std::function<std::string(int32_t)> token_bytes = {};  ///< for log probabilities
+  bool token_ids = false;                                ///< show the ids of prompt and output
 };
 
 struct Usage {
@@ -30,7 +34,15 @@ struct Choice {
   FinishReason finish = FinishReason::none;
   int64_t output_tokens = 0;
   std::optional<RequestMoe> moe;  ///< when asked for
+  std::vector<ToolCall> calls;
+  bool reports_logprobs = false;
+  std::vector<TokenLogprobs> logprobs;
+  std::vector<int32_t> tokens;         ///< when ids are shown
+  std::vector<int32_t> prompt_tokens;  ///< the same, of its prompt
 };
+
+/// "tool_calls" where something was called and all is said.
+std::string_view finish_name(FinishReason finish, size_t num_calls);
 
 /// The object of a call that does not stream.
 std::string whole_json(const ReplyFrame& frame, std::span<const Choice> choices,
@@ -40,9 +52,19 @@ std::string whole_json(const ReplyFrame& frame, std::span<const Choice> choices,
 struct Delta {
   int index = 0;
   std::string_view text{};
-  bool role = false;  ///< names the role: the first of a chat choice
+  bool role = false;          ///< names the role: the first of a chat choice
+  bool null_content = false;  ///< beside the role: nothing is said before a call
   FinishReason finish = FinishReason::none;
+  size_t num_calls = 0;  ///< of the choice, when it is finished
   const RequestMoe* moe = nullptr;
+  int call = -1;                       ///< which tool call, from 0
+  std::string_view call_id{}, name{};  ///< where the call begins
+  std::string_view arguments{};
+  bool reports_logprobs = false;
+  std::span<const TokenLogprobs> logprobs{};
+  int64_t text_offset = 0;  ///< characters before, for log probabilities of completions
+  std::span<const int32_t> tokens{};
+  std::span<const int32_t> prompt_tokens{};  ///< in the first chunk of a choice
 };
 /// One "data: ..." event with its blank line.
 std::string chunk_event(const ReplyFrame& frame, const Delta& delta, const Usage* usage);

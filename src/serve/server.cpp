@@ -65,6 +65,7 @@ const Server::Route Server::kRoutes[] = {
     {"POST", "/v1/moe/record/stop", &Server::record_stop, Route::Needs::engine},
     {"POST", "/v1/moe/record/dump", &Server::record_dump, Route::Needs::engine},
     {"POST", "/v1/chat/completions", &Server::chat, Route::Needs::engine},
+    {"POST", "/v1/chat/completions/render", &Server::render, Route::Needs::engine},
     {"POST", "/v1/completions", &Server::completions, Route::Needs::engine},
     {"POST", "/tokenize", &Server::tokenize, Route::Needs::engine},
     {"POST", "/detokenize", &Server::detokenize, Route::Needs::engine},

@@ -110,6 +110,7 @@ class Server {
   void completions(Arrival& arrival) { complete(arrival, Endpoint::completions); }
   void tokenize(Arrival& arrival);
   void detokenize(Arrival& arrival);
+  void render(Arrival& arrival);
   void moe_stats(Arrival& arrival);
   void moe_placement(Arrival& arrival);
   void record_start(Arrival& arrival);

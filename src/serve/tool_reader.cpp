@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/tool_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+
+namespace switchyard::serve {
+namespace {
+
+/// Of one answer: beyond it, markers are content. Each failure reads again what it held back.
+constexpr int kMaxFailures = 64;
+
+bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+std::string without_spaces(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    if (!is_space(c)) out += c;
+  return out;
+}
+
+/// The text that follows an opened object's beginning, so that the beginning can be read as JSON.
+std::string member_of(const std::string& object, const char* name) {
+  const auto json = parse_json(object, "call");
+  const Json* const found = json.ok() ? json->find(name) : nullptr;
+  return found != nullptr && found->is_string() ? found->as_string() : "";
+}
+
+/// Arguments as an object; some models write them as a string that holds one.
+bool arguments_text(const Json& call, std::string& text) {
+  const Json* arguments = call.find("arguments");
+  if (arguments == nullptr) arguments = call.find("parameters");
+  if (arguments == nullptr || arguments->is_null()) {
+    text = "{}";
+    return true;
+  }
+  if (arguments->is_string()) {
+    const auto inner = parse_json(arguments->as_string(), "arguments");
+    text = arguments->as_string();
+    return inner.ok() && inner->is_object();
+  }
+  JsonWriter(text).value(*arguments);
+  return arguments->is_object();
+}
+
+}  // namespace
+
+ToolReader::ToolReader(ToolFormat format, std::vector<std::string> names, Text text)
+    : format_(std::move(format)), names_(std::move(names)), text_(text) {}
+
+bool ToolReader::knows(std::string_view name) const {
+  return std::find(names_.begin(), names_.end(), name) != names_.end();
+}
+
+void ToolReader::push(std::string_view text, std::vector<AnswerPiece>& out) {
+  for (const char byte : text) push_byte(byte, out);
+  send_arguments(out);
+}
+
+void ToolReader::push_byte(char byte, std::vector<AnswerPiece>& out) {
+  if (state_ != State::said) raw_ += byte;
+  switch (state_) {
+    case State::said:
+      return say(byte, out);
+    case State::head:
+    case State::tail:
+      return read_expected(byte, out);
+    case State::name:
+      return read_name(byte, out);
+    case State::call:
+      return read_call(byte, out);
+  }
+}
+
+/// Holds back white space and the beginning of a marker; a whole marker begins a call.
+void ToolReader::say(char byte, std::vector<AnswerPiece>& out) {
+  held_ += byte;
+  const std::string& marker = format_.marker;
+  if (failures_ < kMaxFailures && held_.ends_with(marker)) {
+    held_.resize(held_.size() - marker.size());
+    // White space before a call is none of the content.
+    while (!held_.empty() && is_space(held_.back())) held_.pop_back();
+    flush_said(out);
+    held_.clear();
+    raw_ = marker;
+    state_ = State::head;
+    const std::string head = without_spaces(format_.begin + format_.call_begin);
+    expect({{head, without_spaces(marker).size(), State::call}});
+    return;
+  }
+  size_t keep = std::min(held_.size(), marker.size() - 1);
+  while (keep > 0 && !marker.starts_with(std::string_view(held_).substr(held_.size() - keep)))
+    --keep;
+  size_t certain = held_.size() - keep;
+  while (certain > 0 && is_space(held_[certain - 1])) --certain;
+  if (certain == 0) return;
+  const std::string rest = held_.substr(certain);
+  held_.resize(certain);
+  flush_said(out);
+  held_ = rest;
+}
+
+void ToolReader::flush_said(std::vector<AnswerPiece>& out) {
+  if (held_.empty()) return;
+  if (!out.empty() && out.back().kind == AnswerPiece::Kind::content)
+    out.back().text += held_;
+  else
+    out.push_back({AnswerPiece::Kind::content, held_});
+  held_.clear();
+}
+
+void ToolReader::expect(std::vector<Expected> texts) {
+  expected_ = std::move(texts);
+  for (const Expected& text : expected_) {
+    if (text.read < text.text.size()) continue;
+    state_ = text.next;
+    if (state_ == State::call) begin_call();
+    return;
+  }
+}
+
+void ToolReader::read_expected(char byte, std::vector<AnswerPiece>& out) {
+  if (is_space(byte)) return;
+  std::erase_if(expected_, [&](Expected& text) { return text.text[text.read++] != byte; });
+  if (expected_.empty()) return give_up(out);
+  for (const Expected& text : expected_) {
+    if (text.read < text.text.size()) continue;
+    state_ = text.next;
+    if (state_ == State::said) raw_.clear();
+    if (state_ == State::call) begin_call();
+    return;
+  }
+}
+
+void ToolReader::begin_call() {
+  object_.clear();
+  name_.clear();
+  arguments_.clear();
+  depth_ = 0;
+  in_string_ = escaped_ = in_arguments_ = false;
+  state_ = is_bare() ? State::name : State::call;
+}
+
+/// A bare name, up to what stands behind it.
+void ToolReader::read_name(char byte, std::vector<AnswerPiece>& out) {
+  name_ += byte;
+  const std::string& behind = format_.behind_name;
+  if (!name_.ends_with(behind)) {
+    if (name_.size() > behind.size() + 256) give_up(out);
+    return;
+  }
+  name_.resize(name_.size() - behind.size());
+  if (!knows(name_)) return give_up(out);
+  state_ = State::call;
+  if (text_ == Text::free) return;
+  open(name_, out);
+  in_arguments_ = true;
+}
+
+/// One byte of a JSON object.
+void ToolReader::read_call(char byte, std::vector<AnswerPiece>& out) {
+  if (depth_ == 0 && is_space(byte)) return;
+  if (depth_ == 0 && byte != '{') return give_up(out);
+  const bool starts_string = !in_string_ && byte == '"';
+  object_ += byte;
+  if (in_string_) {
+    if (escaped_)
+      escaped_ = false;
+    else if (byte == '\\')
+      escaped_ = true;
+    else if (byte == '"')
+      in_string_ = false;
+  } else if (byte == '"') {
+    in_string_ = true;
+  } else if (byte == '{' || byte == '[') {
+    ++depth_;
+  } else if (byte == '}' || byte == ']') {
+    --depth_;
+  }
+  if (text_ == Text::forced) {
+    if (starts_string && depth_ == 1 && !in_arguments_) key_at_ = object_.size() - 1;
+    if (!find_arguments(byte, out)) return give_up(out);
+  }
+  if (depth_ == 0) end_call(out);
+}
+
+/// The grammar writes {"name": NAME, "arguments": ARGUMENTS}. False when it was no grammar that wrote this.
+bool ToolReader::find_arguments(char byte, std::vector<AnswerPiece>& out) {
+  const bool closes = !is_bare() && depth_ == 0;
+  if (in_arguments_) {
+    const bool between = !is_bare() && depth_ == 1 && !in_string_ && is_space(byte);
+    if (!closes && !between) arguments_ += byte;
+    return true;
+  }
+  if (byte != ':' || depth_ != 1 || in_string_) return true;
+  if (!std::string_view(object_).substr(key_at_).starts_with("\"arguments\"")) return true;
+  std::string name = member_of(object_ + "null}", "name");
+  if (!knows(name)) return false;
+  open(std::move(name), out);
+  return in_arguments_ = true;
+}
+
+void ToolReader::open(std::string name, std::vector<AnswerPiece>& out) {
+  out.push_back({AnswerPiece::Kind::call, std::move(name), num_calls_++});
+}
+
+void ToolReader::send_arguments(std::vector<AnswerPiece>& out) {
+  if (arguments_.empty()) return;
+  out.push_back({AnswerPiece::Kind::arguments, std::exchange(arguments_, {}), num_calls_ - 1});
+}
+
+void ToolReader::end_call(std::vector<AnswerPiece>& out) {
+  if (text_ == Text::free && !take_whole(out)) return give_up(out);
+  if (text_ == Text::forced) send_arguments(out);
+  in_arguments_ = false;
+  behind_call();
+}
+
+/// The object is complete: a call of a function that is known, or none.
+bool ToolReader::take_whole(std::vector<AnswerPiece>& out) {
+  const auto json = parse_json(object_, "call");
+  if (!json.ok()) return false;
+  std::string arguments;
+  if (is_bare()) {
+    arguments = object_;
+  } else {
+    const Json* const name = json->find("name");
+    if (name == nullptr || !name->is_string() || !knows(name->as_string())) return false;
+    name_ = name->as_string();
+    if (!arguments_text(*json, arguments)) return false;
+  }
+  open(name_, out);
+  arguments_ = std::move(arguments);
+  send_arguments(out);
+  return true;
+}
+
+/// The end of this call, then another one, or the end of all.
+void ToolReader::behind_call() {
+  raw_.clear();
+  state_ = State::tail;
+  const std::string end = without_spaces(format_.call_end);
+  if (format_.end.empty()) return expect({{end, 0, State::said}});
+  const std::string next = without_spaces(format_.between + format_.call_begin);
+  std::vector<Expected> texts{{end + without_spaces(format_.end), 0, State::said}};
+  if (!next.empty()) texts.push_back({end + next, 0, State::call});
+  expect(std::move(texts));
+}
+
+/// What was held back is no call: it is content, but for what may begin in it.
+void ToolReader::give_up(std::vector<AnswerPiece>& out) {
+  const std::string text = std::exchange(raw_, {});
+  state_ = State::said;
+  ++failures_;
+  if (text.empty()) return;
+  // The marker at least is content, so that this comes to an end.
+  const size_t first = text.starts_with(format_.marker) ? format_.marker.size() : 0;
+  held_ += text.substr(0, first);
+  if (first > 0) flush_said(out);
+  for (const char byte : std::string_view(text).substr(first)) push_byte(byte, out);
+}
+
+void ToolReader::finish(std::vector<AnswerPiece>& out) {
+  send_arguments(out);
+  // A call that is not whole is content; one that is, or goes out already, has only lost its end.
+  while (state_ == State::head || state_ == State::name ||
+         (state_ == State::call && !in_arguments_))
+    give_up(out);
+  if (state_ != State::said) return;
+  const bool blank = std::all_of(held_.begin(), held_.end(), is_space);
+  if (!blank || num_calls_ == 0) flush_said(out);
+}
+
+}  // namespace switchyard::serve
