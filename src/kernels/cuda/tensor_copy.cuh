@@ -46,10 +46,10 @@ inline bool make_cache_map(CUtensorMap& map, const void* cache, int head_dim, un
   const auto width = static_cast<cuuint64_t>(head_dim);
   const cuuint64_t size[3] = {64, width / 64, kMostRows}, stride[2] = {128, width * 2};
   const cuuint32_t box[3] = {64, halves, box_rows}, step[3] = {1, 1, 1};
+  // Without promotion: with it whole boxes arrive up to 6 % slower.
   return encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<void*>(cache), size, stride,
                 box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+                CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
 /// Whether the current device is of this generation; asked once.
