@@ -3,8 +3,7 @@
 // the producer passes them on with their queries, and keeps the rings full, over the borders of items.
 //
 //   ring       units of a group of consumers, in order: K then V, each [64 positions][Z], swizzled (tensor_copy.cuh)
-//   box        what one copy brings: 64 positions, or 16 where the cache's blocks are no multiple of 64. One warp queues about seven
-//              copies in a microsecond, too few where they are small
+//   box        what one copy brings: 64 positions, or 16 where the cache's blocks are no multiple of 64
 #pragma once
 #include "kernels/cuda/attention_decode_merge.cuh"
 #include "kernels/cuda/chain.cuh"
