@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`switchyard serve` beside llama-server: same weights, same machine, same client, in turns.
 
-    bench/serve_against_llama.py BUILD OUT.jsonl [--models demo,olmoe-4l] [--clients 1,8,32] [--rounds 3] [--isa avx512]
+    bench/serve_against_llama.py BUILD OUT.jsonl [--models demo,olmoe-4l] [--clients 1,8,32] [--rounds 3] [--isa native|amx|avx512|avx2]
     bench/serve_against_llama.py --report OUT.jsonl
 
 BUILD is a build folder with `switchyard`. llama-server and the GGUF of each model (bf16) come from $SWITCHYARD_PEERS; see
@@ -23,7 +23,7 @@ import statistics
 import sys
 import tempfile
 
-from against_peers import PEERS, stamp
+from against_peers import PEERS, capped, stamp
 from serve_process import ROOT, Server, bench_serve, free_port
 
 CONTEXT = 512
@@ -49,14 +49,17 @@ def measure(args: argparse.Namespace, model: str, engine: str, command: list, ro
             args.vocab[model]]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        with Server([*command, port], port, pathlib.Path(folder) / "log") as server:
+        environment = capped(args.isa) if engine == "switchyard" else {}
+        with Server([*command, port], port, pathlib.Path(folder) / "log", environment=environment) as server:
             for clients in args.clients:
                 requests = max(16, args.requests * clients)
                 rows += bench_serve(args.build / "switchyard", server.url,
                                     ["-c", clients, "-n", requests, "--warmup", min(clients, 8), *load])
     for row in rows:
-        if row["failed"] or row["turned_away"]:
-            raise SystemExit(f"{engine}, {model}, {row['concurrency']} clients: {row['failures']}")
+        expected = row["answered"] * row["output_tokens"][0] if row["output_tokens"][0] == row["output_tokens"][1] else None
+        if row["failed"] or row["turned_away"] or row["without_usage"] or row["total_output_tokens"] != (expected or row["total_output_tokens"]):
+            raise SystemExit(f"{engine}, {model}, {row['concurrency']} clients: {row['failures']}, {row['without_usage']} answers without "
+                             f"usage, {row['total_output_tokens']} tokens where {expected} were asked for")
     return [{**row, "engine": engine, "model": model, "round": round_number} for row in rows]
 
 
@@ -101,7 +104,8 @@ def main() -> None:
     parser.add_argument("--input", default="64:128")
     parser.add_argument("--output", default="64")
     parser.add_argument("--threads", default=str(os.cpu_count()))
-    parser.add_argument("--isa", default="avx512", help="which build of llama.cpp: native, amx, avx512 or avx2")
+    parser.add_argument("--isa", choices=["native", "amx", "avx512", "avx2"], default="native",
+                        help="which build of llama.cpp; avx512 and avx2 hold Switchyard to the same (SWITCHYARD_MAX_ISA)")
     args = parser.parse_args()
     if args.report:
         return report(args.report)

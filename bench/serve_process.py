@@ -24,14 +24,16 @@ def free_port() -> int:
 class Server:
     """A server that listens on loopback from __enter__ on, when its health path says 200; ended by SIGTERM."""
 
-    def __init__(self, command: list, port: int, log: pathlib.Path, health: str = "/health", nice: int = 0):
+    def __init__(self, command: list, port: int, log: pathlib.Path, health: str = "/health", nice: int = 0,
+                 environment: dict[str, str] | None = None):
+        self.environment = {**os.environ, **(environment or {})}
         self.command, self.port, self.log, self.health, self.nice = [str(c) for c in command], port, log, health, nice
         self.url = f"http://127.0.0.1:{port}"
         self.process = None
 
     def __enter__(self) -> "Server":
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT,
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=subprocess.STDOUT, env=self.environment,
                                             preexec_fn=lambda: os.nice(self.nice))
         self.wait_ready()
         return self

@@ -77,8 +77,7 @@ def check_unit(program: str) -> list[str]:
         unit = pathlib.Path(folder) / UNIT.name
         unit.write_text(UNIT.read_text().replace("/usr/local/bin/switchyard", str(pathlib.Path(program).resolve())))
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
-    said = [line for line in done.stderr.splitlines() if UNIT.name in line]
-    return [f"{UNIT}: {line}" for line in said] if done.returncode else []
+    return [f"{UNIT}: {line}" for line in done.stderr.splitlines() or ["refused"]] if done.returncode else []
 
 
 def main() -> None:

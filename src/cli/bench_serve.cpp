@@ -114,7 +114,11 @@ void BenchServe::declare_requests(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--seed", workload_.seed, "Of prompts, lengths, arrivals and cancellations")
       ->capture_default_str();
-  app.add_option("--api-key", key_, "Sent as Authorization: Bearer")->envname("OPENAI_API_KEY");
+  app.add_option("--api-key", key_,
+                 "Sent as Authorization: Bearer, in the clear. Others on this machine can read "
+                 "command lines: "
+                 "better by the variable")
+      ->envname("SWITCHYARD_API_KEY");
 }
 
 void BenchServe::declare_output(CLI::App& app) {

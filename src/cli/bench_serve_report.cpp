@@ -14,6 +14,8 @@ namespace {
 using client::Spread;
 using client::Summary;
 
+constexpr double kLate = 5e-3;  // seconds; below, nobody waited for a place
+
 std::string line(std::string_view name, int64_t value) {
   return fmt::format("{:<40} {:<10}\n", name, value);
 }
@@ -53,7 +55,9 @@ std::string counts_block(const ServeRow& row) {
 
 std::string notes(const Summary& s) {
   std::string text;
-  for (const auto& [kind, failure] : s.failures) text += line(kind + ":", failure.count);
+  for (const auto& [kind, failure] : s.failures) text += line(printable(kind) + ":", failure.count);
+  if (s.not_sent > 0) text += line("Requests not sent in time:", s.not_sent);
+  if (s.late_s.p99 > kLate) text += line("P99 late to be sent (ms):", s.late_s.p99 * 1e3);
   if (s.without_usage > 0) text += line("Answers without usage (events counted):", s.without_usage);
   if (s.without_text > 0) text += line("Answers without any text:", s.without_text);
   if (!text.empty()) text = fmt::format("{:-^50}\n", "Besides") + text;
@@ -89,6 +93,7 @@ void write_counts(JsonWriter& json, const ServeRow& row) {
   const Summary& s = row.summary;
   json.field("answered", s.answered).field("failed", s.failed);
   json.field("turned_away", s.turned_away).field("cancelled", s.cancelled);
+  json.field("not_sent", s.not_sent);
   json.field("without_usage", s.without_usage).field("without_text", s.without_text);
   json.key("failures").begin_object();
   for (const auto& [kind, failure] : s.failures) {
@@ -149,7 +154,8 @@ std::string serve_table(const std::vector<ServeRow>& rows) {
                {"TTFT p50 / p99 ms", Align::right},
                {"TPOT ms", Align::right},
                {"ITL ms", Align::right},
-               {"E2E ms", Align::right}});
+               {"E2E ms", Align::right},
+               {"late ms", Align::right}});
   for (const ServeRow& row : rows) {
     const Summary& s = row.summary;
     table.add({row.point.concurrency > 0 ? std::to_string(row.point.concurrency) : "",
@@ -158,7 +164,8 @@ std::string serve_table(const std::vector<ServeRow>& rows) {
                std::to_string(s.cancelled), fmt::format("{:.2f}", s.per_second(s.answered)),
                row.slo.empty() ? "" : fmt::format("{:.2f}", s.per_second(s.good)),
                fmt::format("{:.1f}", s.per_second(s.output_tokens)), middle_and_tail(s.ttft_s),
-               middle_and_tail(s.tpot_s), middle_and_tail(s.itl_s), middle_and_tail(s.e2e_s)});
+               middle_and_tail(s.tpot_s), middle_and_tail(s.itl_s), middle_and_tail(s.e2e_s),
+               s.late_s.p99 > kLate ? middle_and_tail(s.late_s) : ""});
   }
   return table.markdown();
 }
@@ -182,7 +189,7 @@ std::string serve_json_line(const ServeRow& row) {
 ExitCode report_failures(const std::vector<ServeRow>& rows) {
   bool failed = false;
   for (const ServeRow& row : rows) {
-    failed |= row.summary.failed > 0 || row.summary.answered == 0;
+    failed |= row.summary.failed > 0 || row.summary.answered + row.summary.cancelled == 0;
     for (const auto& [kind, failure] : row.summary.failures)
       std::fprintf(stderr, "switchyard: %lld x %s: %s\n", static_cast<long long>(failure.count),
                    printable(kind).c_str(), printable(failure.example).c_str());

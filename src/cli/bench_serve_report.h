@@ -24,8 +24,8 @@ std::string serve_table(const std::vector<ServeRow>& rows);
 std::string serve_json(const std::vector<ServeRow>& rows);
 std::string serve_json_line(const ServeRow& row);
 
-/// Says on standard error what failed, by kind. kFailure when a request failed, or none was answered; being turned away
-/// (429) and leaving as planned are no failures.
+/// Says on standard error what failed, by kind. kFailure when a request failed, or none was answered or left as planned;
+/// being turned away (429) is no failure.
 ExitCode report_failures(const std::vector<ServeRow>& rows);
 
 }  // namespace switchyard::cli

@@ -8,7 +8,7 @@
 namespace switchyard::client {
 namespace {
 
-constexpr size_t kMaxDetail = 300;
+constexpr size_t kMaxDetail = 300, kMaxCode = 60;
 
 std::string clipped(std::string_view text) {
   return std::string(text.substr(0, kMaxDetail)) + (text.size() > kMaxDetail ? "..." : "");
@@ -26,6 +26,14 @@ int64_t count_of(const Json& json, std::string_view name) {
   return found != nullptr && found->is_integer() ? std::max<int64_t>(found->as_int(), 0) : 0;
 }
 
+/// Short and plain, since kinds are counted and shown: what a server says may be neither.
+std::string plain(std::string_view code) {
+  std::string out(code.substr(0, kMaxCode));
+  for (char& c : out)
+    if (c <= ' ' || c > '~') c = '_';
+  return out;
+}
+
 /// Code and message of an error object; also where `error` is a plain string, and where the code is a number.
 struct ErrorText {
   std::string code, message;
@@ -34,6 +42,7 @@ ErrorText error_text(const Json& error) {
   if (error.is_string()) return {"", error.as_string()};
   ErrorText text{text_of(error, "code"), text_of(error, "message")};
   if (text.code.empty()) text.code = text_of(error, "type");
+  text.code = plain(text.code);
   return text;
 }
 
@@ -72,6 +81,7 @@ void AnswerReader::take_usage(const Json& usage) {
 }
 
 bool AnswerReader::take_choices(const Json::Array& choices, int64_t now_ns) {
+  if (!choices.empty()) outcome_.last_choice_ns = now_ns;
   for (const Json& choice : choices) {
     const Json* const delta = choice.find("delta");
     const bool text = delta != nullptr

@@ -22,6 +22,7 @@ namespace http = boost::beast::http;
 
 constexpr size_t kMaxBody = size_t{16} << 20;  // of an answer that is no stream
 constexpr double kMaxRetryAfter = 60;
+constexpr double kAfterDoneSeconds = 1;  // for the end of a message after its [DONE]
 
 std::chrono::nanoseconds duration(double seconds) {
   return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
@@ -34,13 +35,6 @@ void Connection::send(Call call, Done done) {
   done_ = std::move(done);
   outcome_ = {};
   outcome_.planned_ns = call_.planned_ns;
-  outcome_.sent_ns = now_ns();
-  over_ = false;
-  reused_ = socket_.is_open();
-  attempt();
-}
-
-void Connection::attempt() {
   ++serial_;
   answer_.emplace(outcome_);
   sse_ = {};
@@ -50,16 +44,28 @@ void Connection::attempt() {
   buffer_.consume(buffer_.size());
   body_.clear();
   status_ = 0;
-  streams_ = head_seen_ = false;
+  over_ = streams_ = head_seen_ = whole_ = writing_ = false;
+  const bool reuse = is_usable();
+  if (!reuse) close();
+  outcome_.sent_ns = now_ns();
   arm();
-  reused_ ? write() : connect();
+  reuse ? write() : connect();
 }
 
-/// Both limits of the call run from its begin, so a second attempt does not prolong them.
+/// Open, and nothing has come since the last answer: neither its end nor bytes that nobody asked for.
+bool Connection::is_usable() {
+  if (!socket_.is_open()) return false;
+  ErrorCode error;
+  socket_.non_blocking(true, error);
+  if (error) return false;
+  char byte = 0;
+  socket_.receive(asio::buffer(&byte, 1), asio::ip::tcp::socket::message_peek, error);
+  return error == asio::error::would_block;
+}
+
 void Connection::arm() {
-  const auto passed = std::chrono::nanoseconds(now_ns() - outcome_.sent_ns);
   const auto start = [&](asio::steady_timer& timer, double seconds, auto then) {
-    timer.expires_after(duration(seconds) - passed);
+    timer.expires_after(duration(seconds));
     timer.async_wait([self = shared_from_this(), serial = serial_, then](const ErrorCode& error) {
       if (!error && serial == self->serial_ && !self->over_) then(*self);
     });
@@ -84,10 +90,14 @@ void Connection::connect() {
 }
 
 void Connection::write() {
+  writing_ = true;
+  const auto text = std::make_shared<const std::string>(std::move(call_.text));
   asio::async_write(
-      socket_, asio::buffer(call_.text),
+      socket_, asio::buffer(*text),
       // A server may answer and close before it has read everything: what is read says more than this error.
-      [self = shared_from_this()](const ErrorCode&, size_t) {});
+      [self = shared_from_this(), serial = serial_, text](const ErrorCode&, size_t) {
+        if (serial == self->serial_) self->writing_ = false;
+      });
   read();
 }
 
@@ -132,7 +142,11 @@ void Connection::on_head() {
 bool Connection::take_body() {
   std::string bytes = std::exchange(parser_->get().body(), {});
   if (!streams_) {
-    body_ += bytes.substr(0, kMaxBody - std::min(body_.size(), kMaxBody));
+    if (body_.size() + bytes.size() > kMaxBody) {
+      fail("malformed http", "a body of more than 16 MiB");
+      return false;
+    }
+    body_ += bytes;
     return true;
   }
   if (answered()) return true;  // what follows [DONE] is read for the sake of the connection alone
@@ -151,18 +165,22 @@ bool Connection::take_body() {
     cancel();
     return false;
   }
-  if (answered()) outcome_.ended_ns = now;
+  if (answered()) on_answered(now);
   if (goes_on || answered()) return true;
   finish();
   return false;
 }
 
+/// A server that goes on after [DONE] is not waited for.
+void Connection::on_answered(int64_t now_ns) {
+  outcome_.ended_ns = now_ns;
+  cancel_timer_.cancel();
+  call_.timeout_s = kAfterDoneSeconds;
+  call_.cancel_after_s = -1;
+  arm();
+}
+
 void Connection::on_end_of_input(const ErrorCode& error) {
-  if (reused_ && !head_seen_ && buffer_.size() == 0) {  // it was closed while it rested
-    close();
-    reused_ = false;
-    return attempt();
-  }
   ErrorCode incomplete;
   if (error == asio::error::eof && head_seen_) parser_->put_eof(incomplete);
   if (error != asio::error::eof || !head_seen_ || incomplete)
@@ -173,6 +191,7 @@ void Connection::on_end_of_input(const ErrorCode& error) {
 }
 
 void Connection::end_of_message() {
+  whole_ = true;
   if (!streams_) {
     describe_refusal(status_, body_, outcome_);
   } else if (!answered()) {
@@ -196,7 +215,8 @@ void Connection::finish() {
   timer_.cancel();
   cancel_timer_.cancel();
   if (outcome_.ended_ns == 0) outcome_.ended_ns = now_ns();
-  if (!parser_->is_done() || !parser_->get().keep_alive() || buffer_.size() > 0) close();
+  if (!parser_->is_done() || !parser_->get().keep_alive() || buffer_.size() > 0 || writing_)
+    close();
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
     const Done done = std::exchange(self->done_, nullptr);
     done(std::move(self->outcome_));

@@ -2,7 +2,8 @@
 // Connection: one request at a time over one socket that is kept open where the server allows it. All on the thread that
 // runs the io_context.
 //
-// A connection that the server closed between two requests is opened anew, once; every other failure is an outcome.
+// Before a connection is used again it is looked at: one that the server has closed in the meantime is opened anew. Once a
+// request is on its way, nothing is sent twice: what then goes wrong is an outcome.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -51,8 +53,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   /// `done` is called once, not from within.
   void send(Call call, Done done);
-  /// The whole body of an answer that is no stream, after a send.
+  /// The body of an answer that is no stream, after a send; and whether the message came to its end.
   const std::string& body() const noexcept { return body_; }
+  bool is_whole() const noexcept { return whole_; }
   int status() const noexcept { return status_; }
   void close();
 
@@ -60,7 +63,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using ErrorCode = boost::system::error_code;
   using Parser = boost::beast::http::response_parser<boost::beast::http::string_body>;
 
-  void attempt();
+  bool is_usable();
   void connect();
   void write();
   void read();
@@ -69,6 +72,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_head();
   bool take_body();
   void on_end_of_input(const ErrorCode& error);
+  void on_answered(int64_t now_ns);
   void end_of_message();
   void arm();
   void fail(std::string_view kind, std::string_view detail);
@@ -93,7 +97,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<Parser> parser_;
   std::string body_;
   int status_ = 0;
-  bool reused_ = false, streams_ = false, head_seen_ = false, over_ = true;
+  bool streams_ = false, head_seen_ = false, whole_ = false, over_ = true;
+  bool writing_ = false;  // of the request; its socket is of no use for another one
 };
 
 }  // namespace switchyard::client

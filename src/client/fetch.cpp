@@ -19,7 +19,7 @@ Result<Page> fetch(const Target& target, const std::string& path, const std::str
   Outcome outcome;
   connection->send(std::move(call), [&](Outcome&& ended) { outcome = std::move(ended); });
   context.run();
-  if (connection->status() == 0 || outcome.failure == "cut")
+  if (!connection->is_whole())
     return fail(Code::unavailable, "{}{}: {}: {}; is the server there?", target.host_text, path,
                 outcome.failure, outcome.detail);
   return Page{connection->status(), connection->body()};

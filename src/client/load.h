@@ -3,7 +3,9 @@
 //
 // Closed loop: `concurrency` clients, each of which sends its next request when its last has ended; one that was turned away
 // waits as long as the server's Retry-After said. Open loop: requests come as a Poisson process of `rate`, whatever the
-// server does; `concurrency` then bounds how many are out at once (0: no bound), and who waits for that is late.
+// server does; `concurrency` then bounds how many are out at once (0: no bound), and who waits for that is late: latencies
+// count from when the turn was. After a failure a closed loop pauses, from 50 ms to a second, so that a server that is gone
+// is not hammered.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -27,6 +29,7 @@ struct Record {
   std::vector<Outcome> outcomes;     ///< in the order of their ends
   int64_t start_ns = 0, end_ns = 0;  ///< first begin, last end
   int peak_concurrency = 0;
+  int64_t not_sent = 0;  ///< their turn was, but the time was over before there was a place
   std::vector<int64_t> text_events;  ///< of each second since the start, of all requests
 };
 

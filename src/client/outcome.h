@@ -21,10 +21,12 @@ struct Outcome {
   std::string detail;  ///< what a person wants to know of it
   double retry_after_s = 0;
 
-  int64_t planned_ns = 0;  ///< when its turn was
-  int64_t sent_ns = 0;     ///< when it began, connecting included
+  int64_t planned_ns =
+      0;                ///< when its turn was: latencies count from here, however late it was sent
+  int64_t sent_ns = 0;  ///< when it began, connecting included
   int64_t first_event_ns = 0, first_text_ns = 0, last_text_ns = 0, ended_ns = 0;
-  std::vector<float> gaps_s;  ///< between events with text
+  int64_t last_choice_ns = 0;  ///< the last event that had a choice, with text or without
+  std::vector<float> gaps_s;   ///< between events with text
 
   int64_t prompt_tokens = 0, output_tokens = 0;  ///< of the server's usage, if it told
   bool has_usage = false;

@@ -47,13 +47,13 @@ Result<Slo> parse_slo(std::string_view text) {
 
 Latencies latencies_of(const Outcome& outcome) {
   Latencies at;
-  at.e2e_s = seconds(outcome.ended_ns - outcome.sent_ns);
+  at.e2e_s = seconds(outcome.ended_ns - outcome.planned_ns);
   if (outcome.first_event_ns > 0)
-    at.first_event_s = seconds(outcome.first_event_ns - outcome.sent_ns);
+    at.first_event_s = seconds(outcome.first_event_ns - outcome.planned_ns);
   if (outcome.first_text_ns == 0) return at;
-  at.ttft_s = seconds(outcome.first_text_ns - outcome.sent_ns);
+  at.ttft_s = seconds(outcome.first_text_ns - outcome.planned_ns);
   if (outcome.tokens() > 1)
-    at.tpot_s = seconds(outcome.last_text_ns - outcome.first_text_ns) /
+    at.tpot_s = seconds(outcome.last_choice_ns - outcome.first_text_ns) /
                 static_cast<double>(outcome.tokens() - 1);
   const auto& gaps = outcome.gaps_s;
   if (!gaps.empty())
@@ -62,6 +62,9 @@ Latencies latencies_of(const Outcome& outcome) {
 }
 
 bool keeps(const Slo& slo, const Latencies& latencies) {
+  // A time that there is none of is missed when there was no text at all; one token alone has no gaps to keep.
+  const bool no_text = latencies.ttft_s < 0;
+  if (no_text && slo.ttft_ms + slo.tpot_ms + slo.itl_ms > 0) return false;
   const auto within = [](double limit_ms, double found_s) {
     return limit_ms == 0 || found_s * 1e3 <= limit_ms + kNanosecond;
   };

@@ -65,6 +65,7 @@ Summary summarize(const Record& record, const Slo& slo) {
   Samples samples;
   summary.duration_s = static_cast<double>(record.end_ns - record.start_ns) * 1e-9;
   summary.peak_concurrency = record.peak_concurrency;
+  summary.not_sent = record.not_sent;
   for (const int64_t events : record.text_events)
     summary.peak_events_per_s = std::max(summary.peak_events_per_s, events);
   for (const Outcome& outcome : record.outcomes) {

@@ -11,7 +11,7 @@ namespace switchyard::client {
 namespace {
 
 /// What a word is drawn for: draws of one purpose do not shift those of another.
-enum class Purpose : uint32_t { lengths, ids, cancel, gap };
+enum class Purpose : uint32_t { lengths, ids, cancel, gap, prompts };
 
 PhiloxBlock draw(const Workload& workload, uint32_t stream, uint32_t index, Purpose purpose,
                  uint32_t number = 0) {
@@ -45,7 +45,9 @@ void write_random_ids(JsonWriter& json, const Workload& workload, uint32_t strea
 void write_prompt(JsonWriter& json, const Workload& workload, uint32_t stream, uint32_t index,
                   int count) {
   if (workload.prompts.empty()) return write_random_ids(json, workload, stream, index, count);
-  const std::string& prompt = workload.prompts[index % workload.prompts.size()];
+  // Each point begins elsewhere, so that a prefix cache does not know its prompts from the point before.
+  const size_t first = draw(workload, stream, 0, Purpose::prompts)[0];
+  const std::string& prompt = workload.prompts[(first + index) % workload.prompts.size()];
   if (workload.endpoint == Endpoint::completions) {
     json.field("prompt", prompt);
     return;

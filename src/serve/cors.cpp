@@ -4,6 +4,17 @@
 #include <algorithm>
 
 namespace switchyard::serve {
+namespace {
+
+/// "authorization, x-stainless-os": tokens of RFC 9110, commas and blanks.
+bool is_list_of_names(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == ',' || c == ' ';
+  });
+}
+
+}  // namespace
 
 Status Cors::add(std::string origin) {
   any_ |= origin == "*";
@@ -32,13 +43,23 @@ bool Cors::is_preflight(const HttpRequest& request) const {
          !request.header("access-control-request-method").empty();
 }
 
-HttpReply Cors::preflight() {
+HttpReply Cors::preflight(const HttpRequest& request) {
   HttpReply reply;
   reply.content_type = "text/plain";
   reply.headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST"},
-                   {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Request-Id"},
-                   {"Access-Control-Max-Age", "600"}};
+                   {"Access-Control-Max-Age", "600"},
+                   {"Vary", "Access-Control-Request-Headers"}};
+  const std::string_view names = request.header("access-control-request-headers");
+  if (!names.empty() && is_list_of_names(names))
+    reply.headers.emplace_back("Access-Control-Allow-Headers", names);
   return reply;
+}
+
+bool Cors::may_post(const HttpRequest& request) const {
+  const std::string_view origin = request.header("origin");
+  if (origin.empty() || allows(origin)) return true;
+  const size_t scheme = origin.find("://");
+  return scheme != std::string_view::npos && origin.substr(scheme + 3) == request.header("host");
 }
 
 void Cors::allow(const HttpRequest& request, HttpReply& reply) const {

@@ -16,7 +16,11 @@ class Cors {
 
   /// A browser asks before it sends the real request.
   bool is_preflight(const HttpRequest& request) const;
-  static HttpReply preflight();
+  /// Lets it send the headers that it asks for: a key in one of them opens nothing that the caller does not have already.
+  static HttpReply preflight(const HttpRequest& request);
+  /// Whether a request that changes something may come from where it comes from: not from a page of an origin that is not
+  /// ours and was not named. Browsers send some of those without a preflight.
+  bool may_post(const HttpRequest& request) const;
   /// Adds what lets the request's origin read the answer, if it may.
   void allow(const HttpRequest& request, HttpReply& reply) const;
 

@@ -42,7 +42,7 @@ void Generation::begin() {
   auto error = prepare();
   if (!error) error = submit_all();
   const std::lock_guard lock(mutex_);
-  if (hooks_.record) {
+  if (hooks_.record && !over_) {  // once it is over, others read the record
     hooks_.record->choices = static_cast<int>(call_.num_choices());
     hooks_.record->stream = call_.stream;
     hooks_.record->prompt_tokens = usage_.prompt_tokens;

@@ -108,10 +108,12 @@ void Listener::on_accept(const ErrorCode& error, tcp::socket socket) {
     });
     return;
   }
-  if (context_.connections >= static_cast<int64_t>(context_.options.connections)) {
+  const auto room = static_cast<int64_t>(context_.options.connections) - context_.connections;
+  if (room <= -static_cast<int64_t>(context_.options.probe_connections)) {
     turn_away(socket);
   } else {
-    const auto session = std::make_shared<Session>(std::move(socket), context_);
+    const auto session = std::make_shared<Session>(
+        std::move(socket), context_, room > 0 ? Session::May::ask_all : Session::May::probe);
     if (sessions_.size() >= sweep_at_) {
       std::erase_if(sessions_, [](const auto& known) { return known.expired(); });
       sweep_at_ = 2 * sessions_.size() + 64;
@@ -124,8 +126,8 @@ void Listener::on_accept(const ErrorCode& error, tcp::socket socket) {
 
 /// One write that must not block; the kernel's buffer of a new connection has the room.
 void Listener::turn_away(tcp::socket& socket) const {
-  HttpReply reply =
-      context_.refusal(503, "too_many_connections", "the server has no room for more connections");
+  HttpReply reply = context_.refusal(503, "too_many_connections",
+                                     "the server has no room for more connections", {});
   ErrorCode ignored;
   socket.non_blocking(true, ignored);
   const std::string text = head_text(reply, {HeadShape::Length::fixed, false}) + reply.body;

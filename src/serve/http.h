@@ -68,8 +68,9 @@ struct HttpOptions {
   size_t header_bytes = size_t{8} << 10;
   size_t body_bytes = size_t{8} << 20;
   double header_s = 10, body_s = 60, idle_s = 75, write_stall_s = 60;
-  double ping_s = 15;                      ///< a stream that is silent this long gets a comment
-  size_t connections = 1024;               ///< the next one is answered 503 and closed
+  double ping_s = 15;             ///< a stream that is silent this long gets a comment
+  size_t connections = 1024;      ///< of those beyond, probe_connections may ask what never waits
+  size_t probe_connections = 16;  ///< and the next one is answered 503 and closed
   size_t backlog_bytes = size_t{1} << 20;  ///< unsent bytes of a stream before it is cut
   int workers = 4;
 };
@@ -78,9 +79,9 @@ struct HttpOptions {
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<HttpExchange>)>;
 /// Paths whose handler is quick and waits for nothing: they are answered also when all workers are at work.
 using HttpNeverWaits = std::function<bool(std::string_view path)>;
-/// The answer to an error that HTTP itself found. Network thread.
-using HttpRefusal =
-    std::function<HttpReply(int status, std::string_view code, std::string_view message)>;
+/// The answer to an error that HTTP itself found, of a request whose headers may have come. Network thread.
+using HttpRefusal = std::function<HttpReply(int status, std::string_view code,
+                                            std::string_view message, const Headers& headers)>;
 
 struct HttpCounts {
   int64_t idle = 0, active = 0, streaming = 0;  ///< connections

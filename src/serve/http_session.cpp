@@ -16,6 +16,7 @@ namespace asio = boost::asio;
 
 constexpr size_t kMaxPipelined = size_t{64} << 10;  // of the next request, while one is answered
 constexpr double kLingerSeconds = 2;
+constexpr double kProbeSeconds = 2;  // for the first byte of a probe
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kPing = ": ping\n\n";
 
@@ -25,8 +26,9 @@ std::chrono::nanoseconds duration(double seconds) {
 
 }  // namespace
 
-Session::Session(asio::ip::tcp::socket socket, SessionContext& context)
+Session::Session(asio::ip::tcp::socket socket, SessionContext& context, May may)
     : context_(context),
+      may_(may),
       socket_(std::move(socket)),
       timer_(socket_.get_executor()),
       stall_timer_(socket_.get_executor()),
@@ -47,7 +49,7 @@ void Session::begin_request() {
   reader_.begin();
   if (reader_.buffered() > 0) return parse();
   if (context_.stopping) return close();
-  arm(context_.options.idle_s);
+  arm(may_ == May::probe ? kProbeSeconds : context_.options.idle_s);
   read();
 }
 
@@ -101,11 +103,13 @@ void Session::refuse(int status, std::string_view code, std::string_view message
   timer_.cancel();
   keep_alive_ = chunked_ = is_head_request_ = false;
   response_ended_ = false;
-  reply(serial_, context_.refusal(status, code, message));
+  reply(serial_, context_.refusal(status, code, message, reader_.headers()));
 }
 
 void Session::dispatch() {
   HttpRequest request = reader_.take();
+  if (may_ == May::probe && !context_.never_waits(request.path))
+    return refuse(503, "too_many_connections", "the server has no room for more connections");
   request.received_ns = now_ns();
   phase_ = Phase::busy;
   ++serial_;
@@ -113,7 +117,7 @@ void Session::dispatch() {
   timer_.cancel();
   is_head_request_ = reader_.is_head();
   chunked_ = reader_.may_chunk();
-  keep_alive_ = reader_.keep_alive() && !context_.stopping;
+  keep_alive_ = reader_.keep_alive() && !context_.stopping && may_ == May::ask_all;
   response_ended_ = false;
   auto exchange = std::make_shared<SessionExchange>(shared_from_this(), serial_);
   if (context_.never_waits(request.path)) {

@@ -38,7 +38,10 @@ struct SessionContext {
 
 class Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(boost::asio::ip::tcp::socket socket, SessionContext& context);
+  /// A session that came when all places were taken may ask once, and what never waits: an orchestrator must not take a
+  /// full server for a dead one.
+  enum class May : uint8_t { ask_all, probe };
+  Session(boost::asio::ip::tcp::socket socket, SessionContext& context, May may);
   ~Session();
 
   void start() { begin_request(); }
@@ -79,6 +82,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool is_current(uint64_t serial) const { return phase_ == Phase::busy && serial == serial_; }
 
   SessionContext& context_;
+  const May may_;
   boost::asio::ip::tcp::socket socket_;
   boost::asio::steady_timer timer_, stall_timer_;
   std::array<char, size_t{8} << 10> inbox_;  // what a pending read writes to

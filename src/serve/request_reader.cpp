@@ -27,6 +27,7 @@ std::string_view view(boost::beast::string_view text) { return {text.data(), tex
 
 void RequestReader::begin() {
   has_head_ = continue_ = false;
+  headers_.clear();
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(header_bytes_));
   parser_->body_limit(body_bytes_);
@@ -57,6 +58,7 @@ RequestReader::State RequestReader::advance() {
 RequestReader::State RequestReader::check_head() {
   const auto& head = parser_->get();
   const auto count = [&](http::field field) { return head.count(field); };
+  keep_headers();  // now, since the trailers of a chunked body would join them
   if (count(http::field::content_length) > 1 || count(http::field::transfer_encoding) > 1 ||
       (count(http::field::content_length) > 0 && count(http::field::transfer_encoding) > 0))
     return refuse(400, "invalid_http", "the length of the body is given more than once");
@@ -71,10 +73,6 @@ RequestReader::State RequestReader::check_head() {
   if (count(http::field::content_encoding) > 0 &&
       lower(view(head[http::field::content_encoding])) != "identity")
     return refuse(415, "unsupported_media_type", "compressed bodies are not accepted");
-  // Now, since the trailers of a chunked body would join the headers.
-  headers_.clear();
-  for (const auto& field : head)
-    headers_.emplace_back(lower(view(field.name_string())), view(field.value()));
   keep_alive_ = head.keep_alive();
   may_chunk_ = head.version() >= 11;
   is_head_ = head.method() == http::verb::head;
@@ -84,6 +82,11 @@ RequestReader::State RequestReader::check_head() {
   return State::waiting;
 }
 
+void RequestReader::keep_headers() {
+  for (const auto& field : parser_->get())
+    headers_.emplace_back(lower(view(field.name_string())), view(field.value()));
+}
+
 RequestReader::State RequestReader::finish() {
   auto message = parser_->release();
   auto path = path_of(view(message.target()));
@@ -91,7 +94,7 @@ RequestReader::State RequestReader::finish() {
   request_ = {};
   request_.method = std::string(view(message.method_string()));
   request_.path = *std::move(path);
-  request_.headers = std::exchange(headers_, {});
+  request_.headers = headers_;
   request_.body = std::move(message.body());
   return State::complete;
 }
@@ -104,6 +107,7 @@ RequestReader::State RequestReader::refuse(int status, std::string_view code, st
 }
 
 RequestReader::State RequestReader::refuse_parse(const boost::system::error_code& error) {
+  if (!has_head_) keep_headers();  // as far as they came: the answer may depend on them
   if (error == http::error::header_limit || error == http::error::buffer_overflow)
     return refuse(431, "headers_too_large", "the request line, headers or trailers are too long");
   if (error == http::error::body_limit)

@@ -47,6 +47,8 @@ class RequestReader {
     std::string message;
   };
   const Refusal& refusal() const noexcept { return refusal_; }
+  /// Of the request that is being read, once its head is there.
+  const Headers& headers() const noexcept { return headers_; }
 
   // Of a complete request.
   HttpRequest take();
@@ -58,6 +60,7 @@ class RequestReader {
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
 
   State check_head();
+  void keep_headers();
   State finish();
   State refuse(int status, std::string_view code, std::string message);
   State refuse_parse(const boost::system::error_code& error);

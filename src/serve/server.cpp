@@ -103,8 +103,10 @@ Result<std::unique_ptr<Server>> Server::open(ServerOptions options) {
             self->handle(std::move(request), std::move(exchange));
           },
           never_waits,
-          [self = server.get()](int status, std::string_view code, std::string_view message) {
-            return self->http_refusal({status, std::string(code), std::string(message), ""});
+          [self = server.get()](int status, std::string_view code, std::string_view message,
+                                const Headers& headers) {
+            return self->http_refusal({status, std::string(code), std::string(message), ""},
+                                      headers);
           }));
   server->http_->start();  // its threads may now look at http_
   return server;
@@ -169,9 +171,14 @@ void Server::handle(HttpRequest request, std::shared_ptr<HttpExchange> exchange)
   arrival.id = usable ? std::string(given) : "req-" + new_id();
   arrival.record->id = arrival.id;
   arrival.record->received_ns = arrival.request.received_ns;
-  if (options_.cors.is_preflight(arrival.request)) return answer(arrival, Cors::preflight());
+  if (options_.cors.is_preflight(arrival.request))
+    return answer(arrival, Cors::preflight(arrival.request));
   const Route* const route = find_route(arrival);
   if (route == nullptr) return;
+  if (std::string_view(route->method) == "POST" && !options_.cors.may_post(arrival.request))
+    return answer(arrival,
+                  ApiError{403, "origin_not_allowed",
+                           "pages of this origin may not ask: name it with --cors-origin", ""});
   if (const auto error = check_caller(arrival, *route)) return answer(arrival, *error);
   if (route->needs == Route::Needs::engine && !check_engine(arrival)) return;
   if (std::string_view(route->method) == "POST" && !is_json_body(arrival.request))
@@ -210,8 +217,9 @@ void Server::answer(Arrival& arrival, const ApiError& error) {
 }
 
 /// Whose request did not become one: its answer carries what all do.
-HttpReply Server::http_refusal(const ApiError& error) {
+HttpReply Server::http_refusal(const ApiError& error, const Headers& headers) {
   Arrival arrival;
+  arrival.request.headers = headers;
   arrival.id = "req-" + new_id();
   arrival.request.received_ns = now_ns();
   count_refusal(error.code);

@@ -90,7 +90,7 @@ class Server {
   void add_headers(const Arrival& arrival, HttpReply& reply);
   void count_refusal(std::string_view code);
   void on_end(RequestRecord& record);
-  HttpReply http_refusal(const ApiError& error);
+  HttpReply http_refusal(const ApiError& error, const Headers& headers);
   static bool never_waits(std::string_view path);
   std::optional<ApiError> check_caller(Arrival& arrival, const Route& route);
   std::optional<ApiError> check_alive() const;

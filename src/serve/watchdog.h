@@ -15,6 +15,19 @@
 
 namespace switchyard::serve {
 
+/// How long an engine has not got on, of what was seen of it.
+class StallClock {
+ public:
+  explicit StallClock(double look_s) : look_s_(look_s) {}
+  /// Seconds so far. `passed_s` since the last look may be anything: a clock that jumped, a process that was stopped.
+  double look(const EngineHealth& health, double passed_s);
+
+ private:
+  const double look_s_;
+  uint64_t steps_ = 0;
+  double stalled_s_ = 0;
+};
+
 struct WatchdogOptions {
   double stall_s = 300;  ///< 0: only a loop that has ended is dead
   double look_s = 0.25;
@@ -37,8 +50,7 @@ class Watchdog {
   const Engine& engine_;
   const WatchdogOptions options_;
   const std::function<void(const std::string&)> on_death_;
-  uint64_t steps_ = 0;
-  double stalled_s_ = 0;
+  StallClock stall_;
   std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false;

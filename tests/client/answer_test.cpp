@@ -64,6 +64,10 @@ TEST(Answer, ErrorsInTheStreamAreNamed) {
   EXPECT_EQ(read({R"({"error":{"code":500,"type":"server_error","message":"m"}})"}).failure,
             "error event server_error");
   EXPECT_EQ(read({R"({"error":"plain"})"}).failure, "error event");
+  const std::string wild = "\\u001b[2J" + std::string(500, 'x');
+  const Outcome hostile = read({R"({"error":{"code":")" + wild + R"("}})"});
+  EXPECT_EQ(hostile.failure.find('\x1b'), std::string::npos);
+  EXPECT_LT(hostile.failure.size(), 100u);
 }
 
 TEST(Answer, EventsThatAreNone) {

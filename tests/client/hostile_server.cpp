@@ -41,7 +41,8 @@ void send_with_pauses(int fd, std::string_view answer) {
 
 }  // namespace
 
-HostileServer::HostileServer(std::vector<std::string> answers) : answers_(std::move(answers)) {
+HostileServer::HostileServer(std::vector<std::string> answers, Reads reads)
+    : answers_(std::move(answers)), reads_(reads) {
   listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -85,7 +86,8 @@ void HostileServer::talk(int fd) {
     const ssize_t size = ::recv(fd, buffer, sizeof(buffer), 0);
     if (size <= 0) break;
     received.append(buffer, static_cast<size_t>(size));
-    const size_t request = request_size(received);
+    const bool enough = reads_ == Reads::all || received.find("\r\n\r\n") == std::string::npos;
+    const size_t request = enough ? request_size(received) : received.size();
     if (request == 0) continue;
     std::string answer(1, kHangUp);
     {
@@ -98,6 +100,10 @@ void HostileServer::talk(int fd) {
     if (end == kHangUp || end == kSilence) answer.resize(answer.size() - 1);
     send_with_pauses(fd, answer);
     if (end == kHangUp) break;
+    if (reads_ == Reads::head) {  // and nothing more
+      while (!stopping_) std::this_thread::sleep_for(std::chrono::milliseconds(kPollMs));
+      break;
+    }
   }
   ::close(fd);
 }

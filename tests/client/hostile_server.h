@@ -14,7 +14,8 @@ class HostileServer {
  public:
   /// For each request, in the order of their coming: what is answered. An answer that ends in kHangUp is followed by a
   /// close, one in kSilence by nothing at all.
-  explicit HostileServer(std::vector<std::string> answers);
+  enum class Reads : uint8_t { all, head };  ///< of each request, before it is answered
+  explicit HostileServer(std::vector<std::string> answers, Reads reads = Reads::all);
   ~HostileServer();
 
   static constexpr char kHangUp = '\x01', kSilence = '\x02';
@@ -29,6 +30,7 @@ class HostileServer {
   void talk(int fd);
 
   std::vector<std::string> answers_;
+  const Reads reads_;
   std::mutex mutex_;
   size_t next_ = 0;
   std::vector<std::string> requests_;

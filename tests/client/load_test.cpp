@@ -136,10 +136,68 @@ TEST(Load, NobodyThere) {
 TEST(Load, AConnectionThatWasClosedWhileItRestedIsNoFailure) {
   const std::string good = stream({kText, kEnd, "[DONE]"});
   HostileServer server({good + kHangUp, good, good});
-  const Record record = play_all(server, workload(), {.num_requests = 3});
+  // Of requests with time between them: the close has come before the next one begins.
+  const Record record = play_all(server, workload(), {.rate = 20, .num_requests = 3});
   for (const Outcome& outcome : record.outcomes)
     EXPECT_EQ(outcome.end, Outcome::End::answered) << outcome.failure << outcome.detail;
   EXPECT_EQ(server.connections(), 2);
+  EXPECT_EQ(server.requests().size(), 3u);
+}
+
+TEST(Load, ARequestThatTheServerDropsIsAFailureAndIsNotSentTwice) {
+  const std::string good = stream({kText, kEnd, "[DONE]"});
+  HostileServer server({good, std::string(1, kHangUp), good});
+  const Record record = play_all(server, workload(), {.num_requests = 3});
+  EXPECT_EQ(record.outcomes[0].end, Outcome::End::answered);
+  EXPECT_EQ(record.outcomes[1].failure, "cut");
+  EXPECT_EQ(record.outcomes[2].end, Outcome::End::answered);
+  EXPECT_EQ(server.requests().size(), 3u);
+}
+
+TEST(Load, AnAnswerBeforeTheRequestWasReadEndsTheConnection) {
+  // More than the buffers of a socket hold, and a server that reads but the head of it.
+  Workload large = workload();
+  large.prompts = {std::string(size_t{24} << 20, 'x')};
+  HostileServer server({whole(413, R"({"error":{"code":"body_too_large"}})"),
+                        whole(413, R"({"error":{"code":"body_too_large"}})")},
+                       HostileServer::Reads::head);
+  const Record record = play_all(server, large, {.num_requests = 2});
+  for (const Outcome& outcome : record.outcomes)
+    EXPECT_EQ(outcome.failure, "http 413 body_too_large") << outcome.detail;
+  EXPECT_EQ(server.connections(), 2);
+}
+
+TEST(Load, AStreamThatStaysOpenAfterItsDoneIsNotWaitedFor) {
+  const Outcome outcome = only(stream({kText, kEnd, "[DONE]"}, "") + kSilence);
+  EXPECT_EQ(outcome.end, Outcome::End::answered) << outcome.failure;
+  EXPECT_LT(outcome.ended_ns - outcome.sent_ns, 900'000'000);
+}
+
+TEST(Load, AClosedLoopPausesAfterFailures) {
+  std::string url;
+  {
+    const HostileServer gone({});
+    url = gone.url();
+  }
+  const auto record =
+      play(*parse_target(url), workload(), "", {.concurrency = 2, .duration_s = 0.5});
+  ASSERT_TRUE(record.ok());
+  EXPECT_LT(record->outcomes.size(), 30u);
+  EXPECT_GT(record->outcomes.size(), 2u);
+}
+
+TEST(Load, APageThatIsNotWholeIsAnError) {
+  const auto page = [](const std::string& answer) {
+    HostileServer server({answer});
+    return fetch(*parse_target(server.url()), "/metrics", "", 0.2);
+  };
+  EXPECT_TRUE(page(whole(200, "all")).ok());
+  EXPECT_TRUE(page(whole(404, "all")).ok());
+  const std::string head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf";
+  for (const std::string& part :
+       {head + kSilence, head + kHangUp,
+        std::string("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nzz\r\n")})
+    EXPECT_FALSE(page(part).ok()) << part;
 }
 
 TEST(Load, ThoseWhoAreTurnedAwayAreCountedAndWaitAsToldInAClosedLoop) {
@@ -163,15 +221,49 @@ TEST(Load, ThoseWhoLeaveCloseTheirConnection) {
   EXPECT_EQ(record.peak_concurrency, 20);
 }
 
-TEST(Load, AnOpenLoopKeepsItsRateAndItsBound) {
-  HostileServer server(std::vector<std::string>(50, stream({kEnd, "[DONE]"})));
-  Point point{.concurrency = 2, .rate = 200, .num_requests = 50};
-  const Record record = play_all(server, workload(), point);
-  EXPECT_EQ(summarize(record, {}).answered, 50);
-  EXPECT_LE(record.peak_concurrency, 2);
-  double planned_s = 0;
-  for (uint32_t i = 0; i < 50; ++i) planned_s += draw_gap_s(workload(), 0, i, 200);
-  EXPECT_GE(static_cast<double>(record.end_ns - record.start_ns) * 1e-9, planned_s);
+double planned_seconds(uint32_t requests, double rate) {
+  double sum = 0;
+  for (uint32_t i = 0; i < requests; ++i) sum += draw_gap_s(workload(), 0, i, rate);
+  return sum;
+}
+
+/// An answer that takes 100 ms.
+std::string slow_answer() {
+  return std::string(2, HostileServer::kPause) + stream({kEnd, "[DONE]"});
+}
+
+TEST(Load, AnOpenLoopDoesNotWaitForAnswers) {
+  HostileServer server(std::vector<std::string>(40, slow_answer()));
+  const Record record =
+      play_all(server, workload(), {.concurrency = 0, .rate = 200, .num_requests = 40});
+  const double seconds = static_cast<double>(record.end_ns - record.start_ns) * 1e-9;
+  EXPECT_GE(seconds, planned_seconds(40, 200));
+  EXPECT_LT(seconds, planned_seconds(40, 200) + 2) << "40 answers in a row would take four seconds";
+  EXPECT_GT(record.peak_concurrency, 4);
+  EXPECT_EQ(summarize(record, {}).answered, 40);
+}
+
+TEST(Load, WhoWaitsForAPlaceIsLateAndItsLatenciesSaySo) {
+  HostileServer server(std::vector<std::string>(10, slow_answer()));
+  const Record record =
+      play_all(server, workload(), {.concurrency = 1, .rate = 200, .num_requests = 10});
+  EXPECT_EQ(record.peak_concurrency, 1);
+  const Summary summary = summarize(record, *parse_slo("e2e:500"));
+  EXPECT_EQ(summary.answered, 10);
+  EXPECT_GT(summary.late_s.most, 0.7) << "the last waits for nine others";
+  EXPECT_GT(summary.e2e_s.most, 0.8);
+  EXPECT_GT(summary.ttft_s.most, 0.8);
+  EXPECT_LT(summary.good, 6);
+}
+
+TEST(Load, ADurationAlsoEndsThoseWhoAreLate) {
+  HostileServer server(std::vector<std::string>(1000, slow_answer()));
+  const auto record = play(*parse_target(server.url()), workload(), "",
+                           {.concurrency = 1, .rate = 100, .duration_s = 0.5});
+  ASSERT_TRUE(record.ok());
+  EXPECT_LT(static_cast<double>(record->end_ns - record->start_ns) * 1e-9, 1.5);
+  EXPECT_GT(record->not_sent, 10);
+  EXPECT_EQ(summarize(*record, {}).not_sent, record->not_sent);
 }
 
 TEST(Load, ADurationEndsTheSending) {

@@ -15,7 +15,8 @@ Outcome answered(int64_t sent_ms, const std::vector<int64_t>& text_ms) {
   outcome.end = Outcome::End::answered;
   outcome.planned_ns = outcome.sent_ns = (1 + sent_ms) * kMs;
   outcome.first_event_ns = outcome.first_text_ns = outcome.sent_ns + text_ms.front() * kMs;
-  outcome.last_text_ns = outcome.ended_ns = outcome.sent_ns + text_ms.back() * kMs;
+  outcome.last_text_ns = outcome.last_choice_ns = outcome.ended_ns =
+      outcome.sent_ns + text_ms.back() * kMs;
   for (size_t i = 1; i < text_ms.size(); ++i)
     outcome.gaps_s.push_back(static_cast<float>(text_ms[i] - text_ms[i - 1]) * 1e-3f);
   outcome.text_events = std::ssize(text_ms);
@@ -47,6 +48,31 @@ TEST(Summary, FiguresOfThreeAnswers) {
   EXPECT_NEAR(summary.itl_s.most, 0.02, 1e-8);
   EXPECT_NEAR(summary.e2e_s.most, 0.08, 1e-9);
   EXPECT_EQ(summary.good, 2);
+}
+
+TEST(Summary, TokensWithoutTextOfTheirOwnDoNotMakeTheOthersFaster) {
+  Outcome outcome = answered(0, {10, 20});
+  outcome.last_choice_ns = outcome.sent_ns + 40 * kMs;  // two more tokens, whose text never came
+  outcome.has_usage = true;
+  outcome.output_tokens = 4;
+  EXPECT_NEAR(latencies_of(outcome).tpot_s, 0.01, 1e-9);
+}
+
+TEST(Summary, AnAnswerWithoutTextKeepsNoTimeOfTexts) {
+  Outcome outcome = answered(0, {10});
+  outcome.first_text_ns = outcome.last_text_ns = 0;
+  outcome.text_events = 0;
+  for (const char* const slo : {"ttft:1000", "tpot:1000", "itl:1000"})
+    EXPECT_FALSE(keeps(*parse_slo(slo), latencies_of(outcome))) << slo;
+  EXPECT_TRUE(keeps(*parse_slo("e2e:1000"), latencies_of(outcome)));
+  EXPECT_TRUE(keeps(*parse_slo("tpot:1"), latencies_of(answered(0, {10})))) << "one token alone";
+}
+
+TEST(Summary, LatenciesCountFromTheTurn) {
+  Outcome outcome = answered(0, {10, 20});
+  outcome.planned_ns -= 100 * kMs;
+  EXPECT_NEAR(latencies_of(outcome).ttft_s, 0.11, 1e-9);
+  EXPECT_NEAR(latencies_of(outcome).e2e_s, 0.12, 1e-9);
 }
 
 TEST(Summary, FailuresAreCountedByKindAndNotTimed) {

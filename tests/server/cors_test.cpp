@@ -11,9 +11,14 @@ namespace switchyard {
 namespace {
 
 constexpr const char* kOrigin = "Origin: https://app.example\r\n";
+/// Of OpenAI's SDK in a browser.
+const std::string kSdkHeaders =
+    "authorization,content-type,openai-organization,x-stainless-arch,x-stainless-lang,"
+    "x-stainless-os,x-stainless-package-version,x-stainless-retry-count,x-stainless-timeout";
 const std::string kPreflight =
     std::string("OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: a\r\n") + kOrigin +
-    "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n\r\n";
+    "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: " + kSdkHeaders +
+    "\r\n\r\n";
 
 Response preflight(uint16_t port) {
   Client client(port);
@@ -42,8 +47,7 @@ TEST(CorsHeaders, ANamedOriginAndNoOther) {
   const Response asked = preflight(running.port());
   EXPECT_EQ(asked.status, 200) << "a preflight carries no key";
   EXPECT_EQ(asked.headers.at("access-control-allow-origin"), "https://app.example");
-  EXPECT_NE(asked.headers.at("access-control-allow-headers").find("Authorization"),
-            std::string::npos);
+  EXPECT_EQ(asked.headers.at("access-control-allow-headers"), kSdkHeaders);
   EXPECT_EQ(asked.headers.at("vary"), "Origin");
   const Response refused = get(running.port(), "/v1/models", kOrigin);
   EXPECT_EQ(refused.status, 401);
@@ -58,6 +62,31 @@ TEST(CorsHeaders, ANamedOriginAndNoOther) {
   ASSERT_TRUE(engine.wait_submitted(1));
   engine.emit(1, "x", FinishReason::stop);
   EXPECT_TRUE(allows(stream.read_response()));
+}
+
+TEST(CorsHeaders, APageThatWasNotNamedChangesNothing) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  const auto post_from = [&](const std::string& origin) {
+    return post(running.port(), "/tokenize", R"({"prompt":"a"})", "Origin: " + origin + "\r\n");
+  };
+  const Response refused = post_from("https://evil.example");
+  EXPECT_EQ(refused.status, 403) << "browsers send some requests without a preflight";
+  EXPECT_EQ(refused.error_code(), "origin_not_allowed");
+  EXPECT_EQ(post_from("null").status, 403);
+  EXPECT_EQ(post_from("http://test").status, 200) << "our own: the host that is asked";
+  EXPECT_EQ(post(running.port(), "/tokenize", R"({"prompt":"a"})").status, 200) << "no browser";
+}
+
+TEST(CorsHeaders, APageMayReadWhyItsRequestBecameNone) {
+  ScriptedEngine engine;
+  serve::ServerOptions options;
+  options.http.body_bytes = 10;
+  ASSERT_TRUE(options.cors.add("https://app.example").ok());
+  RunningServer running(&engine, options);
+  const Response refused = post(running.port(), "/tokenize", R"({"prompt":"abc"})", kOrigin);
+  EXPECT_EQ(refused.status, 413);
+  EXPECT_TRUE(allows(refused));
 }
 
 TEST(CorsHeaders, Everybody) {

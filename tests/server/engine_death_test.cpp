@@ -75,23 +75,20 @@ TEST(EngineDeath, RequestsWithoutStepsAreAStall) {
 }
 
 TEST(EngineDeath, StepsThatEndAndAnEngineThatRestsAreNoStall) {
-  ScriptedEngine engine;
-  Verdict verdict;
-  std::atomic<bool> over{false};
-  std::thread steps([&] {
-    for (uint64_t i = 0; !over; ++i) {
-      engine.set_health({.death = "", .requests = 1, .steps = i});
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  });
-  {
-    const serve::Watchdog watchdog(engine, {.stall_s = 0.3, .look_s = 0.005}, verdict.hook());
-    EXPECT_EQ(verdict.wait(std::chrono::milliseconds(600)), "");
-    over = true;
-    steps.join();
-    engine.set_health({.death = "", .requests = 0, .steps = 9});
-    EXPECT_EQ(verdict.wait(std::chrono::milliseconds(600)), "") << "it rests";
-  }
+  serve::StallClock clock(0.25);
+  for (uint64_t step = 1; step < 100; ++step)
+    EXPECT_EQ(clock.look({.death = "", .requests = 3, .steps = step}, 0.25), 0);
+  EXPECT_GT(clock.look({.death = "", .requests = 3, .steps = 99}, 0.25), 0);
+  EXPECT_EQ(clock.look({.death = "", .requests = 0, .steps = 99}, 0.25), 0) << "it rests";
+}
+
+TEST(EngineDeath, TimeThatJumpsIsNoStallAndHidesNone) {
+  serve::StallClock clock(0.25);
+  const EngineHealth hangs{.death = "", .requests = 1, .steps = 0};
+  EXPECT_EQ(clock.look(hangs, 0.25), 0.25);
+  EXPECT_EQ(clock.look(hangs, 1e6), 0.75) << "the process was stopped: worth two looks";
+  EXPECT_EQ(clock.look(hangs, -1e6), 0.75) << "the clock went back";
+  EXPECT_EQ(clock.look(hangs, 0.25), 1.0);
 }
 
 TEST(EngineDeath, WithoutALimitALongStepIsNoDeath) {

@@ -287,15 +287,35 @@ TEST(Http, OneConnectionTooManyIsToldSo) {
   ScriptedEngine engine;
   serve::ServerOptions options;
   options.http.connections = 1;
+  options.http.probe_connections = 1;
   RunningServer running(&engine, options);
   Client first(running.port());
   first.send(get_text("/live"));
   EXPECT_EQ(first.read_response().status, 200);
-  Client second(running.port());
-  const Response refused = second.read_response();
+  Client second(running.port()), third(running.port());
+  const Response refused = third.read_response();
   EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.error_code(), "too_many_connections");
   EXPECT_TRUE(refused.headers.contains("retry-after"));
   EXPECT_TRUE(refused.headers.contains("x-request-id"));
+}
+
+TEST(Http, ProbesAreAnsweredAlsoWhenAllPlacesAreTaken) {
+  ScriptedEngine engine;
+  serve::ServerOptions options;
+  options.http.connections = 1;
+  RunningServer running(&engine, options);
+  Client first(running.port());
+  first.send(get_text("/live"));
+  EXPECT_EQ(first.read_response().status, 200);
+  for (const char* const path : {"/live", "/health"}) {
+    const Response probe = get(running.port(), path);
+    EXPECT_EQ(probe.status, 200) << path;
+    EXPECT_EQ(probe.headers.at("connection"), "close") << path;
+  }
+  EXPECT_EQ(get(running.port(), "/v1/models").error_code(), "too_many_connections");
+  Client silent(running.port());
+  EXPECT_TRUE(silent.is_closed()) << "after two seconds";
 }
 
 TEST(Http, MethodsAndPathsThatAreNotServed) {
