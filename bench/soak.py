@@ -161,6 +161,7 @@ def soak(args: argparse.Namespace, server: Server) -> dict:
         "memory is flat": growth <= GROWTH + GROWTH_A_REQUEST * requests / 3,
         "no file is left open": server.open_files() <= files,
         "nothing failed": steady["failed"] + client["failed"] == 0,
+        "no connection was closed under a request": steady["resent"] + client["resent"] == 0,
         "something was answered, turned away and left": min(client["answered"], client["turned_away"], client["cancelled"]) > 0,
         **{f"all stay: {name}": good for name, good in counter_checks(steady, start, between).items()},
         **counter_checks(client, between, after), **rest_checks(start, after)}

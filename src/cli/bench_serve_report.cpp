@@ -56,6 +56,7 @@ std::string counts_block(const ServeRow& row) {
 std::string notes(const Summary& s) {
   std::string text;
   for (const auto& [kind, failure] : s.failures) text += line(printable(kind) + ":", failure.count);
+  if (s.resent > 0) text += line("Requests sent again (connection closed):", s.resent);
   if (s.not_sent > 0) text += line("Requests not sent in time:", s.not_sent);
   if (s.late_s.p99 > kLate) text += line("P99 late to be sent (ms):", s.late_s.p99 * 1e3);
   if (s.without_usage > 0) text += line("Answers without usage (events counted):", s.without_usage);
@@ -93,7 +94,7 @@ void write_counts(JsonWriter& json, const ServeRow& row) {
   const Summary& s = row.summary;
   json.field("answered", s.answered).field("failed", s.failed);
   json.field("turned_away", s.turned_away).field("cancelled", s.cancelled);
-  json.field("not_sent", s.not_sent);
+  json.field("not_sent", s.not_sent).field("resent", s.resent);
   json.field("without_usage", s.without_usage).field("without_text", s.without_text);
   json.key("failures").begin_object();
   for (const auto& [kind, failure] : s.failures) {

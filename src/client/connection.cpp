@@ -22,6 +22,8 @@ namespace http = boost::beast::http;
 
 constexpr size_t kMaxBody = size_t{16} << 20;  // of an answer that is no stream
 constexpr double kMaxRetryAfter = 60;
+constexpr double kCrossingSeconds =
+    0.05;  // between a request and a close that were sent at the same time
 constexpr double kAfterDoneSeconds = 1;  // for the end of a message after its [DONE]
 
 std::chrono::nanoseconds duration(double seconds) {
@@ -45,11 +47,12 @@ void Connection::send(Call call, Done done) {
   body_.clear();
   status_ = 0;
   over_ = streams_ = head_seen_ = whole_ = writing_ = false;
-  const bool reuse = is_usable();
-  if (!reuse) close();
+  text_ = std::make_shared<const std::string>(std::move(call_.text));
+  reused_ = is_usable();
+  if (!reused_) close();
   outcome_.sent_ns = now_ns();
   arm();
-  reuse ? write() : connect();
+  reused_ ? write() : connect();
 }
 
 /// Open, and nothing has come since the last answer: neither its end nor bytes that nobody asked for.
@@ -91,12 +94,11 @@ void Connection::connect() {
 
 void Connection::write() {
   writing_ = true;
-  const auto text = std::make_shared<const std::string>(std::move(call_.text));
   asio::async_write(
-      socket_, asio::buffer(*text),
+      socket_, asio::buffer(*text_),
       // A server may answer and close before it has read everything: what is read says more than this error.
-      [self = shared_from_this(), serial = serial_, text](const ErrorCode&, size_t) {
-        if (serial == self->serial_) self->writing_ = false;
+      [self = shared_from_this(), number = ++writes_, text = text_](const ErrorCode&, size_t) {
+        if (number == self->writes_) self->writing_ = false;
       });
   read();
 }
@@ -181,6 +183,13 @@ void Connection::on_answered(int64_t now_ns) {
 }
 
 void Connection::on_end_of_input(const ErrorCode& error) {
+  const double passed_s = static_cast<double>(now_ns() - outcome_.sent_ns) * 1e-9;
+  if (reused_ && !head_seen_ && buffer_.size() == 0 && passed_s < kCrossingSeconds) {
+    reused_ = false;
+    outcome_.resent = true;
+    close();
+    return connect();
+  }
   ErrorCode incomplete;
   if (error == asio::error::eof && head_seen_) parser_->put_eof(incomplete);
   if (error != asio::error::eof || !head_seen_ || incomplete)

@@ -2,8 +2,9 @@
 // Connection: one request at a time over one socket that is kept open where the server allows it. All on the thread that
 // runs the io_context.
 //
-// Before a connection is used again it is looked at: one that the server has closed in the meantime is opened anew. Once a
-// request is on its way, nothing is sent twice: what then goes wrong is an outcome.
+// Before a connection is used again it is looked at: one that the server has closed in the meantime is opened anew. Should
+// the close cross with the request (it comes within 50 ms, and without a byte of an answer), the request is sent again,
+// once, and that is counted; everything else that goes wrong is an outcome.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -98,7 +99,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string body_;
   int status_ = 0;
   bool streams_ = false, head_seen_ = false, whole_ = false, over_ = true;
-  bool writing_ = false;  // of the request; its socket is of no use for another one
+  bool reused_ = false;
+  std::shared_ptr<const std::string> text_;  // of the request, for the writes that may be pending
+  uint64_t writes_ = 0;                      // begun so far; old ones see that they are none of its
+  bool writing_ = false;  // the request is not out yet; its socket is of no use for another one
 };
 
 }  // namespace switchyard::client

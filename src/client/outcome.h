@@ -18,7 +18,8 @@ struct Outcome {
   /// Its kind, the same for the same cause: "http 500 internal_error", "cut", "malformed event". Empty unless turned away
   /// or failed.
   std::string failure;
-  std::string detail;  ///< what a person wants to know of it
+  std::string detail;   ///< what a person wants to know of it
+  bool resent = false;  ///< its kept connection was closed under it, at once: it went out twice
   double retry_after_s = 0;
 
   int64_t planned_ns =

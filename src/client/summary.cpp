@@ -70,6 +70,7 @@ Summary summarize(const Record& record, const Slo& slo) {
     summary.peak_events_per_s = std::max(summary.peak_events_per_s, events);
   for (const Outcome& outcome : record.outcomes) {
     samples.late.push_back(static_cast<double>(outcome.sent_ns - outcome.planned_ns) * 1e-9);
+    summary.resent += outcome.resent ? 1 : 0;
     switch (outcome.end) {
       case Outcome::End::answered:
         add_answered(outcome, slo, samples, summary);

@@ -27,6 +27,7 @@ struct Failure {
 
 struct Summary {
   int64_t answered = 0, failed = 0, turned_away = 0, cancelled = 0;
+  int64_t resent = 0;    ///< of all: their connection was closed under them
   int64_t not_sent = 0;  ///< of an open loop: no place for them before the time was over
   int64_t without_usage =
       0;  ///< of the answered: their tokens are events with text, prompts unknown

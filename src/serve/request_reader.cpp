@@ -40,6 +40,8 @@ void RequestReader::push(const char* bytes, size_t count) {
 
 RequestReader::State RequestReader::advance() {
   while (!parser_->is_done() && buffer_.size() > 0) {
+    // Beast asserts that many bytes of a last chunk; as no chunked body ends with fewer, they will come.
+    if (has_head_ && parser_->chunked() && buffer_.size() < kLastChunk.size()) break;
     boost::system::error_code error;
     buffer_.consume(parser_->put(buffer_.data(), error));
     if (error == http::error::need_more) {

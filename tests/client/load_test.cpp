@@ -146,12 +146,30 @@ TEST(Load, AConnectionThatWasClosedWhileItRestedIsNoFailure) {
 
 TEST(Load, ARequestThatTheServerDropsIsAFailureAndIsNotSentTwice) {
   const std::string good = stream({kText, kEnd, "[DONE]"});
-  HostileServer server({good, std::string(1, kHangUp), good});
+  const std::string drops = std::string(3, HostileServer::kPause) + kHangUp;
+  HostileServer server({good, drops, good});
   const Record record = play_all(server, workload(), {.num_requests = 3});
   EXPECT_EQ(record.outcomes[0].end, Outcome::End::answered);
   EXPECT_EQ(record.outcomes[1].failure, "cut");
   EXPECT_EQ(record.outcomes[2].end, Outcome::End::answered);
   EXPECT_EQ(server.requests().size(), 3u);
+  EXPECT_EQ(summarize(record, {}).resent, 0);
+}
+
+TEST(Load, ACloseThatCrossesWithARequestIsCountedAndTheRequestSentAgain) {
+  const std::string good = stream({kText, kEnd, "[DONE]"});
+  HostileServer server({good, std::string(1, kHangUp), good, good});
+  const Record record = play_all(server, workload(), {.num_requests = 3});
+  const Summary summary = summarize(record, {});
+  EXPECT_EQ(summary.answered, 3);
+  EXPECT_EQ(summary.resent, 1);
+  EXPECT_EQ(server.requests().size(), 4u);
+}
+
+TEST(Load, TwoClosesInARowAreAFailure) {
+  const std::string good = stream({kText, kEnd, "[DONE]"});
+  HostileServer server({good, std::string(1, kHangUp), std::string(1, kHangUp)});
+  EXPECT_EQ(play_all(server, workload(), {.num_requests = 2}).outcomes[1].failure, "cut");
 }
 
 TEST(Load, AnAnswerBeforeTheRequestWasReadEndsTheConnection) {

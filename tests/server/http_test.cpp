@@ -218,6 +218,20 @@ TEST(Http, ARequestMayComeByteByByteAndInChunks) {
   EXPECT_NE(client.read_response().body.find("\"tokens\":[97]"), std::string::npos);
 }
 
+TEST(Http, AnEmptyChunkedBodyMayComeByteByByte) {
+  ScriptedEngine engine;
+  RunningServer running(&engine);
+  Client client(running.port());
+  for (const std::string& end : {std::string("0\r\n\r\n"), std::string("0\r\nA: b\r\n\r\n")}) {
+    client.send("GET /live HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (const char c : end) {
+      client.send(std::string(1, c));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    EXPECT_EQ(client.read_response().status, 200);
+  }
+}
+
 TEST(Http, ContinueIsSaidToThoseWhoWaitForIt) {
   ScriptedEngine engine;
   RunningServer running(&engine);
