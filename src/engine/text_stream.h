@@ -15,7 +15,7 @@ namespace switchyard::engine {
 class TextStream {
  public:
   TextStream(const text::Tokenizer& tokenizer, std::vector<std::string> stops,
-             bool include_stop = false, text::DecodeOptions options = {})
+             bool include_stop = false, const text::DecodeOptions& options = {})
       : decoding_(tokenizer.start_decoding(options)), stops_(std::move(stops), include_stop) {
     piece_.reserve(kPieceBytes);
   }

@@ -122,7 +122,7 @@ std::optional<ApiError> parse_role(const Json& json, const std::string& at, Mess
   message.role = role->as_string();
   for (const auto& [name, value] : json.as_object())
     if (!is_empty(value) && !is_one_of(kMessageFields, name) && !belongs_to(name, message.role))
-      return refuse_field(at + "." + name, "unsupported_parameter",
+      return refuse_field(fmt::format("{}.{}", at, name), "unsupported_parameter",
                           "{}.{} is not supported in a message of role {}", at, name, message.role);
   // A developer's message is what a system message was called before.
   if (message.role == "developer") message.role = "system";

@@ -80,7 +80,7 @@ class Tokenizer {
 /// token may still change: half a character, or a run of byte tokens.
 class DecodeStream {
  public:
-  explicit DecodeStream(const Tokenizer& tokenizer, DecodeOptions options = {})
+  explicit DecodeStream(const Tokenizer& tokenizer, const DecodeOptions& options = {})
       : decoding_(tokenizer.start_decoding(options)) {}
 
   std::string push(int32_t id);
