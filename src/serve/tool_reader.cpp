@@ -139,6 +139,7 @@ void ToolReader::begin_call() {
   name_.clear();
   arguments_.clear();
   depth_ = 0;
+  key_at_ = 0;
   in_string_ = escaped_ = in_arguments_ = false;
   state_ = is_bare() ? State::name : State::call;
 }
@@ -213,6 +214,7 @@ void ToolReader::send_arguments(std::vector<AnswerPiece>& out) {
 
 void ToolReader::end_call(std::vector<AnswerPiece>& out) {
   if (text_ == Text::free && !take_whole(out)) return give_up(out);
+  if (text_ == Text::forced && !in_arguments_) return give_up(out);
   if (text_ == Text::forced) send_arguments(out);
   in_arguments_ = false;
   behind_call();

@@ -122,6 +122,12 @@ TEST(ToolReader, ForcedArgumentsThatWereCutAreSentAsFarAsTheyCame) {
   expect(kHermes, kForced, R"(<tool_call>{"name": "ad)", R"(<tool_call>{"name": "ad)");
 }
 
+TEST(ToolReader, ForcedTextThatNoGrammarWroteIsContent) {
+  // A beginning without a key, behind a call whose keys lay further on.
+  const std::string call = R"(<tool_call>{"name": "add", "arguments": {}}</tool_call>)";
+  expect(kHermes, kForced, call + "<tool_call>{:}", "add({})|<tool_call>{:}");
+}
+
 TEST(ToolReader, ListsOfCalls) {
   const std::string text =
       R"(Well. [TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}}, {"name": "stop", "arguments": {}, "id": "123456789"}])";
