@@ -35,16 +35,42 @@ struct Shape {
   int down_share = 0;   // weight blocks of w2 that a block of threads takes of every expert
 };
 
-struct Shared {
+// Weight blocks of w2 for each block of threads: as even as can be, but where a few per cent more let runs end with the
+// rows of blocks, there are fewer sums to join.
+inline int down_share(int rows, int row_length, int blocks) noexcept {
+  const int even = (rows * row_length + blocks - 1) / blocks;
+  for (int share = even; share <= even + even / 20; ++share) {
+    if (row_length % share == 0 || share % row_length == 0) return share;
+  }
+  return even;
+}
+
+/// Without biases.
+inline Shape shape_of(const MoeFfn::Problem& problem, int64_t tokens, int blocks) noexcept {
+  Shape shape;
+  shape.rule = problem.rule;
+  shape.activation = problem.activation;
+  shape.tokens = static_cast<int>(tokens);
+  shape.width = static_cast<int>(problem.width);
+  shape.up_blocks = static_cast<int>(MoePack::padded(problem.width) / 64);
+  shape.down_blocks = static_cast<int>(MoePack::padded(problem.ffn_width) / 64);
+  if (blocks > 0) shape.down_share = down_share(shape.up_blocks * 2, shape.down_blocks, blocks);
+  return shape;
+}
+
+// The rings' barriers, and the routing of at most kExperts experts and kRows rows.
+template <int kExperts, int kRows>
+struct SharedOf {
   uint64_t full[kGroups * kMaxStages], empty[kGroups * kMaxStages];
-  uint32_t tokens[kMaxExperts];  // bit t: token t picked the expert
-  int first_row[kMaxExperts];
+  uint32_t tokens[kExperts];  // bit t: token t picked the expert
+  int first_row[kExperts];
   int num_hit;
-  int hit_expert[kMaxExperts], hit_row[kMaxExperts + 1];
-  int row_token[kMaxRows];
-  int pick_expert[kMaxRows], pick_row[kMaxRows];
-  float pick_weight[kMaxRows];
+  int hit_expert[kExperts], hit_row[kExperts + 1];
+  int row_token[kRows];
+  int pick_expert[kRows], pick_row[kRows];
+  float pick_weight[kRows];
 };
+using Shared = SharedOf<kMaxExperts, kMaxRows>;
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) / 32; }
@@ -172,12 +198,47 @@ struct Piece {
 
 // ---- the producer warp
 
-template <int kStages>
+// bulk_copy of bytes that will not be read again soon: in the L2 they give way before others.
+__device__ __forceinline__ void bulk_copy_once(uint32_t to, const void* from, uint32_t bytes,
+                                               uint32_t barrier) {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+      "[%1], "
+      "%2, [%3], %4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
+template <int kStages, class Shared = small_layer::Shared>
 struct Producer {
   Shared& s;
   const Shape& shape;
   uint32_t ring;
+  bool once = false;  // what is copied gives way in the L2
+  int window = 0;     // most copies on their way; 0: as many as there are stages
+  int copies = 0, order = 0, last_copy = -1;
+  uint32_t last_parity = 0;
   RingCursor<kStages> places[kGroups] = {};
+
+  // Before a copy: waits until the one `window` copies ago has landed. Lane i knows the stage of copies i, i + 32, ...; and of stage
+  // i the last copy and its parity: a stage that was used again needs no waiting.
+  __device__ void limit(uint32_t stage, uint32_t parity) {
+    const int lane = lane_id(), before = copies - window;
+    if (before >= 0) {
+      const int at = __shfl_sync(kAllLanes, order, before % 32);
+      const int last = __shfl_sync(kAllLanes, last_copy, at);
+      const uint32_t phase = __shfl_sync(kAllLanes, last_parity, at);
+      if (last == before) barrier_wait(shared_address(&s.full[at]), phase);
+    }
+    if (lane == copies % 32) order = static_cast<int>(stage);
+    if (lane == static_cast<int>(stage)) {
+      last_copy = copies;
+      last_parity = parity;
+    }
+    ++copies;
+  }
 
   // Copies weight blocks that follow each other into the group's next stage, once that is free.
   __device__ void copy(int group, const char* from, int blocks) {
@@ -189,11 +250,16 @@ struct Producer {
       parity = places[i].parity;
       places[i].advance();
     }
+    if (window > 0) limit(stage, parity);
     barrier_wait(shared_address(&s.empty[stage]), parity ^ 1);
     if (lane_id() != 0) return;
     const uint32_t full = shared_address(&s.full[stage]), bytes = blocks * MoePack::kBlockBytes;
     barrier_arrive_expect(full, bytes);
-    bulk_copy(ring + stage * kStageBytes, from, bytes, full);
+    if (once) {
+      bulk_copy_once(ring + stage * kStageBytes, from, bytes, full);
+    } else {
+      bulk_copy(ring + stage * kStageBytes, from, bytes, full);
+    }
   }
 
   __device__ void up(const Work& work, const char* w13) {

@@ -188,6 +188,7 @@ __device__ __forceinline__ Pick choose_experts(const RouteRule& rule, const floa
   if (rule.top_groups < rule.num_groups) keep_best_groups(rule, key, lane);
 
   SortedLane<kPerLane> sorted(key);
+#pragma unroll 1
   for (int k = 0; k < rule.top_k; ++k) {
     const unsigned best = sorted.take_best(lane);
     if (lane == k) pick.expert = static_cast<int>(best);

@@ -3,8 +3,7 @@
 // warp a head of one token. Bound by memory at many tokens and by latency at few.
 // Source: Su et al. 2021, arXiv 2104.09864 (rope); Zhang and Sennrich 2019, arXiv 1910.07467 (RMS norm).
 #include "kernels/cuda/chain.cuh"
-#include "kernels/cuda/step.h"
-#include "kernels/cuda/step_math.cuh"
+#include "kernels/cuda/step_heads.cuh"
 
 namespace switchyard::cuda {
 namespace {
@@ -71,42 +70,6 @@ __global__ void __launch_bounds__(kHeadWarps* kWarp) prepare_kernel(PrepareHeads
   for (int i = 2 * half + lane; i < width; i += kWarp) to[i] = from_f32<T>(value(i));
 }
 
-template <int kPairs>
-struct Pairs {  // values z and z + half of kPairs neighbouring z
-  float low[kPairs], high[kPairs];
-};
-template <int kPairs>
-__device__ __forceinline__ void load_run(const float* from, float (&to)[kPairs]) {
-  if constexpr (kPairs == 1) to[0] = *from;
-  if constexpr (kPairs == 2)
-    *reinterpret_cast<float2*>(to) = *reinterpret_cast<const float2*>(from);
-  if constexpr (kPairs == 4)
-    *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);
-}
-template <int kPairs>
-__device__ __forceinline__ Pairs<kPairs> load_pairs(const float* from) {
-  Pairs<kPairs> pairs;
-  load_run<kPairs>(from, pairs.low);
-  load_run<kPairs>(from + kPairs * kWarp, pairs.high);
-  return pairs;
-}
-template <int kPairs>
-__device__ __forceinline__ void store_run(const float (&from)[kPairs], bf16* to) {
-  if constexpr (kPairs == 1) *to = from_f32<bf16>(from[0]);
-  if constexpr (kPairs == 2) *reinterpret_cast<uint32_t*>(to) = pack_bf16(from[0], from[1]);
-  if constexpr (kPairs == 4) {
-    *reinterpret_cast<uint2*>(to) =
-        make_uint2(pack_bf16(from[0], from[1]), pack_bf16(from[2], from[3]));
-  }
-}
-template <int kPairs>
-__device__ __forceinline__ float squares_of(const Pairs<kPairs>& x) {
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) sum += x.low[i] * x.low[i] + x.high[i] * x.high[i];
-  return sum;
-}
-
 // 1 / rms over heads [first, end), from what each lane holds of each head's squares.
 __device__ float heads_scale(const float (&squares)[kMostHeads][kWarp], int first, int end,
                              int width, float eps) {
@@ -114,27 +77,6 @@ __device__ float heads_scale(const float (&squares)[kMostHeads][kWarp], int firs
 #pragma unroll 4
   for (int head = first; head < end; ++head) sum += squares[head][threadIdx.x % kWarp];
   return rsqrtf(warp_sum(sum) / static_cast<float>((end - first) * width) + eps);
-}
-
-// The head's norm, clip and turn. `turn` holds cos and sin; v heads have neither norm nor turn.
-template <int kPairs>
-__device__ __forceinline__ void finish_head(const PrepareHeads& a, Pairs<kPairs>& x, float scale,
-                                            const Pairs<kPairs>& weight, const Pairs<kPairs>& turn,
-                                            bool is_v) {
-#pragma unroll
-  for (int i = 0; i < kPairs; ++i) {
-    float low = x.low[i], high = x.high[i];
-    if (!is_v && a.norm != QkNormKind::none) {
-      low = low * scale * weight.low[i];
-      high = high * scale * weight.high[i];
-    }
-    if (a.clip > 0) {
-      low = fminf(fmaxf(low, -a.clip), a.clip);
-      high = fminf(fmaxf(high, -a.clip), a.clip);
-    }
-    x.low[i] = is_v ? low : low * turn.low[i] - high * turn.high[i];
-    x.high[i] = is_v ? high : high * turn.low[i] + low * turn.high[i];
-  }
 }
 
 // The same for bf16 heads of 64, 128 or 256 values that are turned as a whole: a block has a token and a warp kHeadsEach of its

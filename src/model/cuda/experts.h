@@ -58,6 +58,10 @@ class Experts {
   const HostLoads* host_loads() const noexcept { return loads_ ? &*loads_ : nullptr; }
   /// The call writes next_x too.
   bool writes_next() const noexcept { return packed_; }
+  /// As the kernels see it.
+  const MoeFfn::Problem& problem() const noexcept { return problem_; }
+  /// The kernel for a single token is the default one, not one that SWITCHYARD_KERNEL names.
+  bool pinned() const noexcept { return pinned_ != nullptr; }
   /// Grows the scratch to what this layer needs.
   Status reserve(ExpertScratch& scratch, CudaStream& stream) const;
   /// Errors: Code::device, and only where the host routes: other errors wait for the stream's synchronize().

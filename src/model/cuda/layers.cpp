@@ -293,6 +293,11 @@ Status CudaModel::launch(const StepShape& shape) {
             .scale = config_.embedding_scale,
             .x = buffers_.x},
            queue());
+  if (runs_persistent(shape)) {
+    run_persistent(step);
+    run_head(shape, step);
+    return {};
+  }
   rows_ready_ = false;
   for (int l = 0; l < std::ssize(config_.blocks); ++l) {
     run_attention(l, shape, step);

@@ -164,6 +164,7 @@ Status CudaModel::load(const std::string& folder) {
   SWITCHYARD_TRY(create_cache());
   log_attention();
   SWITCHYARD_TRY(create_buffers());
+  SWITCHYARD_TRY(prepare_persistent());
   std::string note;
   products_ = k::DenseProducts::open(deterministic(), note);
   if (!note.empty()) log(LogLevel::warning, "dense products of many tokens will be slow: {}", note);

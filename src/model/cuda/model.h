@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/dense_products.h"
 #include "kernels/cuda/step.h"
+#include "kernels/cuda/step_persistent.h"
 #include "model/cuda/buffers.h"
 #include "model/cuda/picks.h"
 #include "model/cuda/step_arrays.h"
@@ -62,6 +63,14 @@ class CudaModel final : public Model {
   bool norms_in_product(int layer, const StepShape& shape) const;
   Status show_hidden(int block, const StepShape& shape);
 
+  // persistent.cpp: all layers of a step of one token as one launch, where the model and the device allow it
+  Status prepare_persistent();
+  switchyard::cuda::PersistentStep persistent_shape() const;
+  std::string_view persistent_refusal() const;
+  std::vector<switchyard::cuda::PersistentLayer> persistent_layers() const;
+  bool runs_persistent(const StepShape& shape) const;
+  void run_persistent(const StepPointers& step);
+
   // model.cpp
   StepShape shape_of(const StepInput& input) const;
   bool can_replay(const StepInput& input, const StepShape& shape) const;
@@ -98,6 +107,7 @@ class CudaModel final : public Model {
   int64_t logit_rows_ = 0;  // of the last step
   switchyard::cuda::DenseProducts products_;
   std::map<int, CudaGraph> graphs_;
+  CudaMemory persistent_layers_, persistent_workspace_;  // empty where it does not run
   bool rows_ready_ = false;    // buffers_.rows holds the next block's normed rows
   std::vector<int32_t> load_;  // [E] picks of a layer, for the observer
   std::vector<float> hidden_;  // [T, D] for the probe
@@ -105,5 +115,6 @@ class CudaModel final : public Model {
 
 /// What both the choice of kernels and their calls say about a layer's attention.
 switchyard::cuda::Attend attend_shape(const attention::GqaSpec& spec, const LoadOptions& options);
+switchyard::cuda::QkNormKind norm_kind(QkNorm norm);
 
 }  // namespace switchyard::model::cuda

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The residual stream in the persistent step: every block has all of it, a thread a few values. What the phases do with it: sums over
+// the block, norms, and the bf16 row that a product reads.
+#pragma once
+#include "kernels/cuda/persistent_shared.cuh"
+#include "kernels/cuda/step_math.cuh"
+
+namespace switchyard::cuda::persistent {
+
+class Rows {
+ protected:
+  __device__ Rows(const PersistentStep& step, const Plan& plan, Block& block, char* rows)
+      : step_(step), plan_(plan), block_(block), rows_(rows) {}
+
+  __device__ char* memory() const { return static_cast<char*>(step_.workspace); }
+  __device__ Events& events() const { return *static_cast<Events*>(step_.workspace); }
+  template <class T>
+  __device__ T* array(int64_t at) const {
+    return reinterpret_cast<T*>(memory() + at);
+  }
+  __device__ bf16* hidden() const { return array<bf16>(plan_.at.hidden); }
+  __device__ int quads() const { return static_cast<int>(step_.width / 4); }
+  __device__ int lane() const { return thread_ % 32; }
+  __device__ int warp() const { return thread_ / 32; }
+  __device__ int quad(int i) const { return thread_ + i * kConsumerThreads; }
+
+  // A row of the residual stream, of which each thread keeps its quads.
+  using Row = float4[kQuads];
+
+  __device__ __forceinline__ void load_x(const float* from, Row& x) const {
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      x[i] = quad(i) < quads() ? __ldcg(reinterpret_cast<const float4*>(from) + quad(i))
+                               : make_float4(0, 0, 0, 0);
+    }
+  }
+  __device__ __forceinline__ void load_weights(const float* from, Row& w) const {
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      w[i] = quad(i) < quads() ? __ldg(reinterpret_cast<const float4*>(from) + quad(i))
+                               : make_float4(0, 0, 0, 0);
+    }
+  }
+
+  // Adds up one value of each thread; slots are free again after the next meeting but one.
+  __device__ __forceinline__ void share(float v, int slot) {
+    v = warp_sum(v);
+    if (lane() == 0) block_.reduce[slot][warp()] = v;
+  }
+  __device__ __forceinline__ float shared_sum(int slot) const {
+    const auto* parts = reinterpret_cast<const float4*>(block_.reduce[slot]);
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kConsumers / 4; ++i) {
+      sum += (parts[i].x + parts[i].y) + (parts[i].z + parts[i].w);
+    }
+    return sum;
+  }
+  __device__ __forceinline__ float scale_from(int slot) const {
+    return rsqrtf(shared_sum(slot) / static_cast<float>(step_.width) + step_.eps);
+  }
+  static __device__ __forceinline__ float squares(const Row& x) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) sum += squares_of(x[i]);
+    return sum;
+  }
+  static __device__ __forceinline__ float dot(const Row& x, const Row& y) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      sum += x[i].x * y[i].x + x[i].y * y[i].y + x[i].z * y[i].z + x[i].w * y[i].w;
+    }
+    return sum;
+  }
+  static __device__ __forceinline__ void weigh(const Row& w, Row& x) {
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      x[i] = make_float4(x[i].x * w[i].x, x[i].y * w[i].y, x[i].z * w[i].z, x[i].w * w[i].w);
+    }
+  }
+  // What a product reads, in bf16.
+  __device__ __forceinline__ void store_rows(const Row& x, float scale) {
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      if (quad(i) >= quads()) break;
+      reinterpret_cast<uint2*>(rows_)[quad(i)] = make_uint2(
+          pack_bf16(x[i].x * scale, x[i].y * scale), pack_bf16(x[i].z * scale, x[i].w * scale));
+    }
+  }
+
+  // Adds what the experts of a layer have left.
+  __device__ __forceinline__ void add_parts(Row& x) const {
+    constexpr int kPartQuads = kOutputs / 4;
+    const auto* parts = array<float4>(plan_.at.parts);
+    const float scale = step_.residual_scale;
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      if (quad(i) >= quads()) break;
+      const PartRange range = block_.part[quad(i) / kPartQuads];
+      const float4* from = parts + quad(i) % kPartQuads;
+      float4 sum = __ldcg(from + range.first * kPartQuads);
+#pragma unroll 1
+      for (int p = range.first + 1; p <= range.last; ++p) {
+        const float4 part = __ldcg(from + p * kPartQuads);
+        sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+      }
+      x[i] = make_float4(fmaf(scale, sum.x, x[i].x), fmaf(scale, sum.y, x[i].y),
+                         fmaf(scale, sum.z, x[i].z), fmaf(scale, sum.w, x[i].w));
+    }
+  }
+  // One value of the residual stream before layer l: as above.
+  __device__ __forceinline__ float x_at(int row, int l) const {
+    if (l == 0) return __ldcg(step_.x + row);
+    const PartRange range = block_.part[row / kOutputs];
+    const float* parts = array<float>(plan_.at.parts) + row % kOutputs;
+    float sum = __ldcg(parts + range.first * kOutputs);
+#pragma unroll 1
+    for (int p = range.first + 1; p <= range.last; ++p) sum += __ldcg(parts + p * kOutputs);
+    return fmaf(step_.residual_scale, sum, __ldcg(array<float>(plan_.at.middle) + row));
+  }
+
+  const PersistentStep& step_;
+  const Plan& plan_;
+  Block& block_;
+  char* rows_;
+  int thread_ = 0;
+};
+
+}  // namespace switchyard::cuda::persistent

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// The persistent step (step_persistent_sm90a.cu): shared memory of a block, the words by which blocks tell each other that
+// something is ready, how matrices are cut, and the workspace.
+#pragma once
+
+#include "kernels/cuda/attention_items.cuh"
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/moe_small_consumer.cuh"
+#include "kernels/cuda/step_persistent.h"
+
+namespace switchyard::cuda::persistent {
+
+using namespace small_layer;
+
+inline constexpr int kStages = 3;  // of a group's ring
+inline constexpr int kWindow =
+    4;  // stages on their way, of the 12: what is behind more of them comes late
+// The producer and the scout are warps of a group of four, so that registers can pass from these to the consumers.
+inline constexpr int kStepThreads = kConsumerThreads + 128;
+inline constexpr int kProducerRegisters = 64, kConsumerRegisters = 104;
+static_assert(128 * kProducerRegisters + kConsumerThreads * kConsumerRegisters <= kStepThreads * 96,
+              "the block has what it was launched with, 96 for each thread");
+inline constexpr int kQuads = 2;  // float4 of the residual stream that a thread keeps
+inline constexpr int64_t kMaxWidth = int64_t{kQuads} * 4 * kConsumerThreads;
+inline constexpr int kMaxBlockStages = 32;  // of a dense product, in one block
+inline constexpr int kMaxGateExperts = 256;
+inline constexpr int kMaxPicks = 16;
+inline constexpr int kMaxShared = 8;  // query heads of a kv head
+inline constexpr int kScoreStride =
+    260;  // floats of a head's scores: 256, padded against bank conflicts
+inline constexpr int kRowBytes = kMaxShared * kScoreStride * 4;  // tokens of a product, or scores
+static_assert(kRowBytes >= 2 * kMaxWidth);
+
+using OneToken = SharedOf<kMaxPicks, kMaxPicks>;
+using Experts = Consumer<1, kStages, OneToken>;
+using Partials = Experts::Partials;
+inline constexpr int kRingBytes = kGroups * kStages * kStageBytes;
+inline constexpr int kDynamicBytes =
+    kRingBytes + static_cast<int>(sizeof(Partials)) + kRowBytes + kMaxPicks * kOutputs * 4;
+
+// ---- attention
+
+inline constexpr int kChunk = kConsumers * kCacheTile;  // keys at a time
+
+/// What a block does of attention: a run of positions of one kv head.
+struct Span {
+  int head;  // kv head
+  int index, count;
+  int begin, end;  // positions; begin is a multiple of 16
+  int position;    // of the token itself
+  bool exists;
+  __device__ void find(const PersistentStep& step) {
+    position = *step.context_len;
+    const int seen = position + 1, most = static_cast<int>(gridDim.x) / step.kv_heads;
+    const int wanted = min(most, (seen + kChunk - 1) / kChunk);
+    const int tiles = (seen + kCacheTile - 1) / kCacheTile, each = (tiles + wanted - 1) / wanted;
+    count = (tiles + each - 1) / each;
+    head = static_cast<int>(blockIdx.x) % step.kv_heads;
+    index = static_cast<int>(blockIdx.x) / step.kv_heads;
+    begin = index * each * kCacheTile;
+    end = min(seen, begin + each * kCacheTile);
+    exists = index < count;
+  }
+  // Row of the caches, all (block, kv head, position), of a position.
+  __device__ __forceinline__ int row_of(const PersistentStep& step, int at) const {
+    const auto place = static_cast<unsigned>(at), tokens = static_cast<unsigned>(step.block_tokens);
+    const int number = step.block_table[place / tokens];
+    return (number * step.kv_heads + head) * step.block_tokens + static_cast<int>(place % tokens);
+  }
+  __device__ bool has_token() const { return index == count - 1; }
+};
+
+// ---- shared memory
+
+/// The pieces that share a run of outputs leave their sums one behind the other; first and last.
+struct PartRange {
+  uint16_t first, last;
+};
+
+/// Beside the ring, the partial sums and the rows. What follows from the plan is kept here, too: worked out on the way, as what does
+/// not change from layer to layer, it would take registers, and there are none left.
+struct Block {
+  OneToken s;
+  Work work;
+  Span span;
+  int qkv_stages, output_stages;  // of this block
+  PartRange part[kMaxWidth / kOutputs];
+  uint64_t routed;     // the picks are there
+  uint64_t described;  // so is the next layer's description
+  alignas(16) PersistentLayer layer[2];
+  alignas(16) float sums[kMaxBlockStages][8];
+  float logits[kMaxGateExperts];
+  alignas(16) float reduce[3][kConsumers];
+  uint32_t epoch;  // layers of all steps before this one
+  alignas(16) float tile_top[kMaxShared][kConsumers];
+  float split_total[8][kMaxShared];
+  float top[kMaxShared];
+  alignas(16) bf16 value_now[128];
+  int last;
+};
+
+/// The number of this thread, which the compiler does not know to be the same in each layer: else it works out the addresses of all
+/// phases before the first layer, and has no registers for them.
+__device__ __forceinline__ int fresh_thread() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
+// ---- between blocks
+
+/// A word that counts arrivals since the step began, alone in its line.
+struct alignas(128) Event {
+  uint32_t count;
+};
+inline constexpr int kMaxKvHeads = 64;
+struct Events {
+  Event qkv, mixed, middle, hidden, parts, done;
+  Event spans[kMaxKvHeads];  // of an attention head that is cut
+};
+
+__device__ __forceinline__ void consumers_meet() {
+  fixed_barrier<kConsumersBarrier, kConsumerThreads>();
+}
+__device__ __forceinline__ void arrive_at(Event& event) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(&event.count) : "memory");
+}
+__device__ __forceinline__ void poll(const Event& event, uint32_t target) {
+  uint32_t now;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&event.count) : "memory");
+  } while (now < target);
+}
+/// All consumers: what they wrote is there for who waits.
+__device__ __forceinline__ void tell(Event& event) {
+  consumers_meet();
+  if (threadIdx.x == 0) arrive_at(event);
+}
+__device__ __forceinline__ void wait_until(const Event& event, uint32_t target) {
+  if (threadIdx.x == 0) poll(event, target);
+  consumers_meet();
+}
+
+// A value and a tag in one word: who finds the tag has the value, without a fence and without a second way to memory. Tags never come
+// twice.
+__device__ __forceinline__ void store_tagged(uint64_t* to, float value, uint32_t tag) {
+  const uint64_t word = uint64_t{tag} << 32 | __float_as_uint(value);
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+__device__ __forceinline__ uint64_t read_tagged(const uint64_t* from) {
+  uint64_t word;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+  return word;
+}
+// One warp, `count` values of at most 32 kEach.
+template <int kEach>
+__device__ __forceinline__ void load_tagged(const uint64_t* from, int count, uint32_t tag, int lane,
+                                            float* to) {
+  bool missing = true;
+  while (__any_sync(kAllLanes, missing)) {
+    uint64_t word[kEach];
+    missing = false;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      word[i] = uint64_t{tag} << 32;
+      if (i * 32 + lane < count) word[i] = read_tagged(from + i * 32 + lane);
+    }
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      missing |= static_cast<uint32_t>(word[i] >> 32) != tag;
+      if (i * 32 + lane < count)
+        to[i * 32 + lane] = __uint_as_float(static_cast<uint32_t>(word[i]));
+    }
+  }
+  __syncwarp();
+}
+
+// ---- a dense product [n, k] as stages
+
+/// A stage is whole rows, 16 KiB at most, which lie in one piece. A warp of the group takes a segment of two rows.
+struct DenseCut {
+  int segment_bits = 0;  // a row is 1, 2 or 4 segments
+  int row_bits = 3;      // a stage 8, 4 or 2 rows
+  int steps = 1;         // of 256 inputs in a segment
+  int stages = 0;        // of the matrix, dealt to the blocks in turn
+
+  DenseCut(int64_t n, int64_t k) {
+    while (k >> segment_bits > 1024) ++segment_bits;
+    row_bits = 3 - segment_bits;
+    steps = static_cast<int>((k >> segment_bits) / 256);
+    stages = static_cast<int>(n >> row_bits);
+  }
+  static bool can(int64_t n, int64_t k) {
+    return k % 256 == 0 && (k <= 1024 || k == 2048 || k == 4096) &&
+           n % (int64_t{1} << DenseCut(n, k).row_bits) == 0;
+  }
+  /// The number of this block's stages.
+  __device__ int of_block() const {
+    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    return (stages - block + blocks - 1) / blocks;
+  }
+  /// Which row of the matrix the block's row `local` is.
+  __device__ int row(int local) const {
+    const int stage =
+        (local >> row_bits) * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
+    return (stage << row_bits) + (local & ((1 << row_bits) - 1));
+  }
+};
+
+// ---- memory between blocks, by offsets in bytes
+
+struct Workspace {
+  int64_t epoch, qkv, mixed, middle, logits, hidden, parts, spans, end;
+
+  Workspace(const PersistentStep& step, int blocks) {
+    const auto room = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
+    const int64_t heads = step.heads + 2 * step.kv_heads;
+    epoch = room(sizeof(Events));
+    qkv = epoch + room(4);
+    mixed = qkv + room(heads * step.head_dim * 4);
+    middle = mixed + room(int64_t{step.heads} * step.head_dim * 2);
+    logits = middle + room(step.width * 4);
+    hidden = logits + room(int64_t{step.experts.rule.experts} * 8);
+    parts = hidden + room(step.experts.rule.top_k * MoePack::padded(step.experts.ffn_width) * 2);
+    spans = parts + room((blocks + MoePack::padded(step.width) / kOutputs) * kOutputs * 4);
+    end = spans + room(int64_t{blocks} * kMaxShared * (step.head_dim + 4) * 4);
+  }
+};
+
+/// What the host works out once.
+struct Plan {
+  Shape shape;
+  DenseCut qkv, output;
+  Workspace at;
+
+  Plan(const PersistentStep& step, int blocks)
+      : shape(shape_of(step.experts, 1, blocks)),
+        qkv(int64_t{step.heads + 2 * step.kv_heads} * step.head_dim, step.width),
+        output(step.width, int64_t{step.heads} * step.head_dim),
+        at(step, blocks) {}
+};
+
+}  // namespace switchyard::cuda::persistent

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layers of a decode step of one token in a single launch: one block a multiprocessor, resident from the first layer to the last.
+//
+// Such a step is a chain of short phases, bound by bytes only if the memory is never idle between them. So the blocks stay, and
+//   producer   one warp streams every weight of the step, in the order of its use, into the rings of moe_small.cuh: over the borders of
+//              phases and layers, as far ahead as there is room (192 KiB a multiprocessor). Only the experts' weights wait, for the picks
+//   scout      one warp, a layer ahead: the layer's description, and what is small into the L2 (persistent_scout.cuh)
+//   consumers  sixteen warps (persistent_walk.cuh):  norm, q k v | attention | output | norm, gate | route, experts up | experts down
+// At each bar the blocks meet in memory: a counter of arrivals, or values that carry a tag. No block waits for more than it reads.
+//   x          f32, in every block as a whole; what the experts add is summed by who reads it (PartRange)
+//   sums       f32 in an order that follows from the shape: the same call gives the same bits. They are not the bits of steps of more tokens
+// What costs most here is what does not look it: a spilled register (the blocks leave 20 KiB of L1: spills go to the L2), a fence while
+// weights stream (it waits for the copies that are on their way, so these are kept few), a read from memory behind them (hence the scout).
+// Floor: the bytes of the touched weights and of K and V, once.
+#include "kernels/cuda/chain.cuh"
+#include "kernels/cuda/persistent_scout.cuh"
+#include "kernels/cuda/persistent_walk.cuh"
+
+namespace switchyard::cuda {
+namespace {
+
+using namespace persistent;
+
+// ---- the producer warp: every weight of the step, in the order of its use
+
+__device__ void produce(const PersistentStep& step, const Plan& plan, Block& block, uint32_t ring) {
+  Producer<kStages, OneToken> producer{block.s, plan.shape, ring};
+  producer.once = true;
+  producer.window = kWindow;
+  for (int l = 0; l < step.layers; ++l) {
+    const PersistentLayer& layer = step.layer[l];
+    const auto *w13 = static_cast<const char*>(layer.w13), *w2 = static_cast<const char*>(layer.w2);
+    produce_dense(producer, plan.qkv, layer.qkv);
+    produce_dense(producer, plan.output, layer.output);
+    barrier_wait(shared_address(&block.routed), l & 1);
+    producer.up(block.work, w13);
+    producer.down(block.work, w2);
+  }
+}
+
+__device__ void prepare_block(const Plan& plan, Block& block) {
+  const Shape& shape = plan.shape;
+  const int thread = static_cast<int>(threadIdx.x), top_k = shape.rule.top_k;
+  if (thread < kGroups * kStages) {
+    barrier_init(shared_address(&block.s.full[thread]), 1);
+    barrier_init(shared_address(&block.s.empty[thread]), kGroupWarps);
+  }
+  if (thread == 0) {
+    barrier_init(shared_address(&block.routed), 1);
+    barrier_init(shared_address(&block.described), 1);
+    block.s.num_hit = top_k;
+    block.s.hit_row[top_k] = top_k;
+    block.work = Work(shape, top_k);
+    block.qkv_stages = plan.qkv.of_block();
+    block.output_stages = plan.output.of_block();
+  }
+  if (thread < shape.width / kOutputs) {
+    const int first = thread * shape.down_blocks / shape.down_share + thread;
+    const int last = ((thread + 1) * shape.down_blocks - 1) / shape.down_share + thread;
+    block.part[thread] = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
+  }
+  if (thread < top_k) {
+    block.s.hit_row[thread] = block.s.pick_row[thread] = thread;
+    block.s.row_token[thread] = 0;
+  }
+  barrier_init_done();
+}
+
+template <int kZ>
+__global__ void __launch_bounds__(kStepThreads, 1)
+    persistent_kernel(const __grid_constant__ PersistentStep step,
+                      const __grid_constant__ Plan plan) {
+  extern __shared__ __align__(1024) char dynamic[];
+  __shared__ Block block;
+  prepare_block(plan, block);
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    wait_for_previous();
+    block.span.find(step);
+    block.epoch = *reinterpret_cast<const uint32_t*>(static_cast<const char*>(step.workspace) +
+                                                     plan.at.epoch);
+  }
+  __syncthreads();
+  if (warp_id() >= kConsumers) {
+    give_registers<kProducerRegisters>();
+    if (warp_id() == kConsumers) produce(step, plan, block, shared_address(dynamic));
+    if (warp_id() == kConsumers + 1) Scout(step, block).run();
+  } else {
+    take_registers<kConsumerRegisters>();
+    wait_for_previous();
+    Walk<kZ>(step, plan, block, dynamic).run();
+  }
+}
+
+// ---- the host's side
+
+template <int kZ>
+void launch(const PersistentStep& step, cudaStream_t stream) {
+  const auto kernel = persistent_kernel<kZ>;
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kDynamicBytes);
+  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                       cudaSharedmemCarveoutMaxShared);
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeCooperative;
+  attributes[0].val.cooperative = 1;
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(num_multiprocessors()));
+  config.blockDim = dim3(kStepThreads);
+  config.dynamicSmemBytes = kDynamicBytes;
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = device_chains() ? 2 : 1;
+  cudaLaunchKernelEx(&config, kernel, step, Plan(step, num_multiprocessors()));
+}
+
+const char* attention_refusal(const PersistentStep& step) noexcept {
+  if (step.head_dim != 64 && step.head_dim != 128) return "needs heads of 64 or 128 values";
+  if (step.kv_heads < 1 || step.heads % step.kv_heads != 0 ||
+      step.heads / step.kv_heads > kMaxShared) {
+    return "needs at most 8 query heads to a kv head";
+  }
+  if (step.kv_heads > kMaxKvHeads || step.kv_heads > num_multiprocessors()) {
+    return "needs at most 64 kv heads";
+  }
+  if (step.block_tokens % kCacheTile != 0)
+    return "needs cache blocks of a multiple of 16 positions";
+  return nullptr;
+}
+
+}  // namespace
+
+const char* persistent_refusal(const PersistentStep& step) noexcept {
+  const int blocks = num_multiprocessors();
+  const int64_t heads = int64_t{step.heads} * step.head_dim;
+  const int64_t qkv = heads + int64_t{2} * step.kv_heads * step.head_dim;
+  if (!device_chains()) return "needs Hopper";
+  if (const char* why = attention_refusal(step)) return why;
+  if (step.width > kMaxWidth || !DenseCut::can(qkv, step.width) ||
+      !DenseCut::can(step.width, heads)) {
+    return "needs products of 256 to 4096 inputs";
+  }
+  const Plan plan(step, blocks);
+  const int most = kMaxBlockStages * blocks;
+  if (plan.qkv.stages > most || plan.output.stages > most ||
+      step.width > int64_t{kConsumerThreads - 8} * blocks) {
+    return "its products are too large for the blocks";
+  }
+  if (step.experts.rule.experts > kMaxGateExperts || step.experts.rule.top_k > kMaxPicks) {
+    return "needs at most 256 experts and 16 picks";
+  }
+  if (!is_plain(step.experts.rule)) return "needs a rule without groups and powers";
+  return kMoeFfnSm90aSmall.refusal(step.experts);
+}
+
+int64_t persistent_workspace(const PersistentStep& step) noexcept {
+  return Workspace(step, num_multiprocessors()).end;
+}
+
+void run_persistent(const PersistentStep& step, StreamHandle stream) noexcept {
+  if (step.head_dim == 64) return launch<64>(step, stream);
+  launch<128>(step, stream);
+}
+
+}  // namespace switchyard::cuda

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decode steps of one sequence as a single launch for all layers, beside the same steps launched layer by layer: random weights in
+// the shapes of published models, contexts on both sides of every way in which attention is cut.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "base/random.h"
+#include "model/devices.h"
+#include "model/model.h"
+#include "tensor/compare.h"
+
+namespace switchyard::test {
+namespace {
+
+constexpr DeviceId kDevice{DeviceId::Kind::cuda, 0};
+constexpr int kBlock = 16, kMaxBlocks = 640;  // 10240 positions
+constexpr int kVocab = 2048;
+
+#define SWITCHYARD_SKIP_WITHOUT_CUDA()                                                    \
+  if (const auto bytes = model::find_device(kDevice)->available_bytes(0, 0); !bytes.ok()) \
+  GTEST_SKIP() << bytes.error().message
+
+// The picks of a step's layers, and their weights.
+class Picks final : public model::RoutingObserver {
+ public:
+  void on_routing(int, const Routing& routing) override {
+    const int64_t count = routing.expert.shape.elements();
+    const auto* expert = routing.expert.as<int32_t>();
+    const auto* weight = routing.weight.as<float>();
+    for (int64_t i = 0; i < count; ++i) weights_.back()[expert[i]] = weight[i];
+    weights_.emplace_back();
+  }
+  void clear() { weights_.assign(1, {}); }
+  bool empty() const { return weights_.size() == 1; }
+
+  /// The same experts in every layer; if not, those of the first layer that differs are nearly tied.
+  static bool same(const Picks& a, const Picks& b) {
+    for (size_t l = 0; l < a.weights_.size(); ++l) {
+      std::vector<float> only;
+      for (const auto& [expert, weight] : a.weights_[l]) {
+        if (!b.weights_[l].contains(expert)) only.push_back(weight);
+      }
+      for (const auto& [expert, weight] : b.weights_[l]) {
+        if (!a.weights_[l].contains(expert)) only.push_back(weight);
+      }
+      if (only.empty()) continue;
+      const auto [least, most] = std::ranges::minmax(only);
+      EXPECT_EQ(only.size(), 2) << "layer " << l;
+      EXPECT_LE(most, least * 1.02f) << "layer " << l << ": picks that differ are not nearly tied";
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<std::map<int, float>> weights_{1};
+};
+
+class Sequence {
+ public:
+  Sequence(const char* config, bool persistent)
+      : pool_(PoolOptions{.num_threads = 2, .pin = false}) {
+    const Result<Json> json = parse_json(config, "a test's model");
+    EXPECT_TRUE(json.ok()) << json.error().message;
+    const auto read = model::Model::read_config_json(*json);
+    EXPECT_TRUE(read.ok()) << read.error().message;
+    const model::LoadOptions options{.max_step_tokens = 512,
+                                     .max_sequences = 2,
+                                     .block_tokens = kBlock,
+                                     .num_kv_blocks = kMaxBlocks,
+                                     .max_blocks_per_sequence = kMaxBlocks,
+                                     .random_weights = true,
+                                     .on_progress = {}};
+    ::setenv("SWITCHYARD_PERSISTENT", persistent ? "1" : "0", 1);
+    auto model = model::Model::load("", *read, options, Stream(kDevice, pool_));
+    ::unsetenv("SWITCHYARD_PERSISTENT");
+    EXPECT_TRUE(model.ok()) << model.error().message;
+    if (model.ok()) model_ = *std::move(model);
+    for (int i = 0; i < kMaxBlocks; ++i) table_.push_back(i * 7 % kMaxBlocks);
+  }
+
+  /// The logits of the last of `count` new tokens.
+  std::vector<float> step(int count) {
+    std::vector<int32_t> token, position, offset{0, count}, context{length_}, row{count - 1};
+    for (int i = 0; i < count; ++i) {
+      position.push_back(length_++);
+      const uint32_t random = philox4x32({static_cast<uint32_t>(length_), 0, 0, 0}, {5, 5})[0];
+      token.push_back(static_cast<int32_t>(random % kVocab));
+    }
+    const auto all = [](std::vector<int32_t>& v) {
+      return TensorView::of(v.data(), {std::ssize(v)});
+    };
+    const model::StepInput input{.token = all(token),
+                                 .position = all(position),
+                                 .seq_offset = all(offset),
+                                 .context_len = all(context),
+                                 .block_table = TensorView::of(table_.data(), {1, kMaxBlocks}),
+                                 .logit_row = all(row),
+                                 .decode_only = count == 1};
+    picks_.clear();
+    const auto out = model_->forward(input, &picks_);
+    EXPECT_TRUE(out.ok()) << out.error().message;
+    if (!out.ok()) return {};
+    const auto* logits = out->logits.as<float>();
+    return {logits, logits + kVocab};
+  }
+  const Picks& picks() const { return picks_; }
+  void fill_to(int length) {
+    while (length_ < length) step(std::min(512, length - length_));
+  }
+
+ private:
+  Pool pool_;
+  std::unique_ptr<model::Model> model_;
+  std::vector<int32_t> table_;
+  Picks picks_;
+  int length_ = 0;
+};
+
+struct Case {
+  const char* name;
+  const char* config;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+constexpr Case kCases[] = {
+    {"qwen3",
+     R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_act": "silu",
+      "hidden_size": 2048, "num_hidden_layers": 3, "num_attention_heads": 32,
+      "num_key_value_heads": 4, "head_dim": 128, "attention_bias": false, "vocab_size": 2048,
+      "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+      "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [],
+      "intermediate_size": 6144, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+      "rope_scaling": null, "sliding_window": null, "use_sliding_window": false,
+      "max_position_embeddings": 40960, "tie_word_embeddings": false})"},
+    {"olmoe",
+     R"({"architectures": ["OlmoeForCausalLM"], "model_type": "olmoe", "hidden_act": "silu",
+      "hidden_size": 2048, "num_hidden_layers": 2, "num_attention_heads": 16,
+      "num_key_value_heads": 16, "attention_bias": false, "clip_qkv": 3.0, "vocab_size": 2048,
+      "num_experts": 64, "num_experts_per_tok": 8, "intermediate_size": 1024,
+      "norm_topk_prob": false, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "rope_scaling": null,
+      "max_position_embeddings": 16384, "tie_word_embeddings": false})"},
+    {"mixtral",
+     R"({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_act": "silu",
+      "hidden_size": 4096, "num_hidden_layers": 2, "num_attention_heads": 32,
+      "num_key_value_heads": 8, "vocab_size": 2048, "num_local_experts": 8,
+      "num_experts_per_tok": 2, "intermediate_size": 3584, "rms_norm_eps": 1e-05,
+      "rope_theta": 1000000.0, "sliding_window": null, "max_position_embeddings": 32768,
+      "tie_word_embeddings": false})"},
+    {"small",
+     R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_act": "silu",
+      "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 12,
+      "num_key_value_heads": 4, "head_dim": 64, "attention_bias": true, "vocab_size": 2048,
+      "num_experts": 160, "num_experts_per_tok": 5, "moe_intermediate_size": 96,
+      "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [],
+      "intermediate_size": 512, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
+      "rope_scaling": null, "sliding_window": null, "use_sliding_window": false,
+      "max_position_embeddings": 16384, "tie_word_embeddings": false})"}};
+
+class CudaPersistent : public testing::TestWithParam<Case> {};
+
+// Both ways round to bf16 at the same places, so what differs is the order of sums. Where that tips a pick between nearly tied
+// experts, nothing bounds the logits.
+TEST_P(CudaPersistent, StepsAreThoseOfLayerByLayer) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  Sequence one(GetParam().config, true), other(GetParam().config, false);
+  double worst = 0;
+  int tipped = 0, steps = 0;
+  for (const int context : {0, 14, 63, 200, 254, 511, 700, 4093, 9000}) {
+    one.fill_to(context);
+    other.fill_to(context);
+    for (int i = 0; i < 4; ++i, ++steps) {
+      const auto found = one.step(1), expected = other.step(1);
+      ASSERT_EQ(found.size(), expected.size());
+      ASSERT_FALSE(one.picks().empty());
+      if (!Picks::same(one.picks(), other.picks())) {
+        ++tipped;
+        continue;
+      }
+      const Comparison c = compare(found, expected);
+      EXPECT_LE(c.relative_error, 0.02) << "position " << context + i << ": " << c.text();
+      worst = std::max(worst, c.relative_error);
+    }
+  }
+  EXPECT_LE(tipped, steps / 8);
+  std::printf("%s: one launch off by at most %.5f; %d of %d steps with other picks\n",
+              GetParam().name, worst, tipped, steps);
+}
+
+TEST_P(CudaPersistent, RepeatedStepsGiveTheSameBits) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  std::vector<std::vector<float>> first;
+  for (int round = 0; round < 3; ++round) {
+    Sequence sequence(GetParam().config, true);
+    for (int i = 0; i < 40; ++i) {
+      if (i == 20) sequence.fill_to(1000);
+      auto logits = sequence.step(1);
+      if (round == 0) {
+        first.push_back(std::move(logits));
+      } else {
+        EXPECT_EQ(logits, first[i]) << "round " << round << ", step " << i;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaPersistent, testing::ValuesIn(kCases),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace switchyard::test
