@@ -293,7 +293,7 @@ Status CudaModel::launch(const StepShape& shape) {
             .scale = config_.embedding_scale,
             .x = buffers_.x},
            queue());
-  if (runs_persistent(shape)) {
+  if (persistent_step_) {
     run_persistent(step);
     run_head(shape, step);
     return {};

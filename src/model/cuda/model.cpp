@@ -41,7 +41,7 @@ bool CudaModel::can_replay(const StepInput& input, const StepShape& shape) const
 }
 
 Status CudaModel::replay(const StepShape& shape) {
-  CudaGraph& graph = graphs_[shape.sequences];
+  CudaGraph& graph = graphs_[persistent_step_ ? 0 : shape.sequences];
   if (!graph) {
     // Outside the capture first: kernels raise their limits and the library chooses its algorithms then.
     SWITCHYARD_TRY(launch(shape));
@@ -130,6 +130,7 @@ Result<StepOutput> CudaModel::forward(const StepInput& input, RoutingObserver* o
     shape.sequences = padded(shape.sequences, options_);
     shape.tokens = shape.logit_rows = shape.sequences;
   }
+  persistent_step_ = runs_persistent(input, shape);
   bool picks = false;
   SWITCHYARD_TRY(run(input, shape, as_graph, observer != nullptr, picks));
   if (observer != nullptr) observe(input, shape, *observer);

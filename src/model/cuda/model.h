@@ -68,7 +68,7 @@ class CudaModel final : public Model {
   switchyard::cuda::PersistentStep persistent_shape() const;
   std::string_view persistent_refusal() const;
   std::vector<switchyard::cuda::PersistentLayer> persistent_layers() const;
-  bool runs_persistent(const StepShape& shape) const;
+  bool runs_persistent(const StepInput& input, const StepShape& shape) const;
   void run_persistent(const StepPointers& step);
 
   // model.cpp
@@ -106,8 +106,9 @@ class CudaModel final : public Model {
   Picks picks_;
   int64_t logit_rows_ = 0;  // of the last step
   switchyard::cuda::DenseProducts products_;
-  std::map<int, CudaGraph> graphs_;
+  std::map<int, CudaGraph> graphs_;                      // by sequences; 0 is the persistent step's
   CudaMemory persistent_layers_, persistent_workspace_;  // empty where it does not run
+  bool persistent_step_ = false;                         // the step at hand is a single launch
   bool rows_ready_ = false;    // buffers_.rows holds the next block's normed rows
   std::vector<int32_t> load_;  // [E] picks of a layer, for the observer
   std::vector<float> hidden_;  // [T, D] for the probe
