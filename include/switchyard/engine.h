@@ -37,12 +37,14 @@ struct EngineStats {
   uint64_t cached_tokens = 0;               ///< of prompt_tokens: found in the prefix cache
   double step_s = 0;                        ///< wall time inside steps
   std::vector<std::vector<uint64_t>> load;  ///< [MoE layer][expert] picks, before any drop
-  /// [MoE layer] mean over steps of hottest / mean of the picks, before any drop
+  /// [MoE layer] mean over its layer_steps of hottest / mean of the picks, before any drop
   std::vector<double> imbalance;
-  std::vector<double> experts_touched;  ///< [MoE layer] mean over steps
-  std::vector<uint64_t> dropped;        ///< [MoE layer] picks without a place; empty when dropless
-  uint64_t unrouted_tokens = 0;         ///< lost all their picks in a layer; summed over layers
-  uint64_t unusable_rows = 0;  ///< a layer's router gave them NaN or +inf; summed over layers
+  std::vector<double> experts_touched;  ///< [MoE layer] mean over its layer_steps
+  /// [MoE layer] steps that had picks in it. Not `steps`: while a step runs its first layers have it already.
+  std::vector<uint64_t> layer_steps;
+  std::vector<uint64_t> dropped;  ///< [MoE layer] picks without a place; empty when dropless
+  uint64_t unrouted_tokens = 0;   ///< lost all their picks in a layer; summed over layers
+  uint64_t unusable_rows = 0;     ///< a layer's router gave them NaN or +inf; summed over layers
   std::vector<std::pair<std::string, double>> phase_s;  ///< seconds by phase; empty unless profile
   /// [layer][phase], the phases of phase_s in order: what of them lay in that layer. Empty unless profile.
   std::vector<std::vector<double>> layer_phase_s;

@@ -154,7 +154,8 @@ uint64_t Histogram::bucket(size_t i) const noexcept {
 double Histogram::sum() const noexcept { return sum_.load(std::memory_order_relaxed); }
 
 std::vector<double> latency_bounds() {
-  return {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100};
+  return {5e-5, 1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
+          0.1,  0.2,  0.5,  1,    2,     5,     10,    20,   50,   100};
 }
 
 struct MetricRegistry::Impl {

@@ -59,7 +59,7 @@ class Histogram {
   std::atomic<double> sum_{0};
 };
 
-/// 1-2-5 steps from 1 ms to 100 s.
+/// 1-2-5 steps from 50 us to 100 s.
 std::vector<double> latency_bounds();
 
 class MetricRegistry {

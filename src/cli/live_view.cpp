@@ -41,18 +41,17 @@ double value_of(const Json& json) {
                                                      : json.as_double();
 }
 
-/// A layer's sums between two answers; imbalance and experts touched are means over steps, so that between is the
-/// difference of their sums.
-LiveLayer layer_between(const Json& now, double now_steps, const Json* before,
-                        double before_steps) {
+/// A layer's sums between two answers; imbalance and experts touched are means over the layer's own steps, so that between
+/// is the difference of their sums.
+LiveLayer layer_between(const Json& now, const Json* before) {
   LiveLayer layer;
   const auto difference = [&](const char* name) {
     return number(now, name) - (before != nullptr ? number(*before, name) : 0);
   };
-  const double steps = now_steps - before_steps;
+  const double steps = difference("steps");
   const auto mean = [&](const char* name) {
-    const double early = before != nullptr ? number(*before, name) * before_steps : 0;
-    return steps > 0 ? (number(now, name) * now_steps - early) / steps : 0;
+    const double early = before != nullptr ? number(*before, name) * number(*before, "steps") : 0;
+    return steps > 0 ? (number(now, name) * number(now, "steps") - early) / steps : kUnknown;
   };
   layer.picks = difference("assignments");
   layer.dropped = difference("dropped");
@@ -104,6 +103,10 @@ std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f}%", 100 * share) : "-";
 }
 
+std::string digits(double value, int after_the_point) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, after_the_point) : "-";
+}
+
 /// One character for each expert, or for several when there is no room; by load over the even share, full at four times.
 std::string strip(const LiveLayer& layer, int columns) {
   constexpr const char* kHeights[] = {"\u00B7", "\u2581", "\u2582", "\u2583", "\u2584",
@@ -136,8 +139,8 @@ std::string numbers_text(const LiveView& view, const Look& look) {
   out += line("requests", fmt::format("{} running, {} waiting, {} finished, {} turned away",
                                       count(view.running), count(view.waiting),
                                       count(view.finished), count(view.rejected)));
-  out += line("imbalance", fmt::format("{:.2f} mean, {:.2f} worst layer", view.mean_imbalance(),
-                                       view.worst_imbalance()));
+  out += line("imbalance", fmt::format("{} mean, {} worst layer", digits(view.mean_imbalance(), 2),
+                                       digits(view.worst_imbalance(), 2)));
   out += line("dropped",
               percent(view.drop_rate()) +
                   (view.capacity_factor == 0
@@ -162,8 +165,7 @@ std::string layers_text(const LiveView& view, const Look& look, int rows) {
     const auto hottest = std::max_element(layer.load.begin(), layer.load.end());
     const bool any = layer.picks > 0 && hottest != layer.load.end();
     table.add(
-        {std::to_string(l), any ? fmt::format("{:.2f}", layer.imbalance) : "-",
-         any ? fmt::format("{:.1f}", layer.touched) : "-",
+        {std::to_string(l), digits(layer.imbalance, 2), digits(layer.touched, 1),
          any ? fmt::format("e{} {}", hottest - layer.load.begin(), percent(*hottest / layer.picks))
              : "-",
          strip(layer, look.columns - kBefore)});
@@ -191,6 +193,12 @@ std::string phases_text(const LiveView& view, const Look& look) {
   return table.text(look);
 }
 
+std::string quantile_text(const LatencyRow& row, double value) {
+  if (value <= row.least) return "< " + time(row.least);
+  if (value >= row.most) return "> " + time(row.most);
+  return time(value);
+}
+
 std::string latencies_text(const LiveView& view, const Look& look) {
   Table table({{"latency", Align::left},
                {"p50", Align::right},
@@ -198,7 +206,8 @@ std::string latencies_text(const LiveView& view, const Look& look) {
                {"p99", Align::right},
                {"count", Align::right}});
   for (const LatencyRow& row : view.latencies)
-    table.add({row.name, time(row.p50), time(row.p95), time(row.p99), count(row.count)});
+    table.add({row.name, quantile_text(row, row.p50), quantile_text(row, row.p95),
+               quantile_text(row, row.p99), count(row.count)});
   return table.text(look);
 }
 
@@ -220,6 +229,11 @@ Result<LiveSnapshot> read_snapshot(std::string_view metrics, std::string_view st
     return fail(Code::bad_file,
                 "/v1/moe/stats: expected an object \"moe.stats\": is this a Switchyard server?");
   return snapshot;
+}
+
+bool LiveSnapshot::continues(const LiveSnapshot& earlier) const {
+  return number(stats, "start_time") == number(earlier.stats, "start_time") &&
+         number(stats, "steps") >= number(earlier.stats, "steps");
 }
 
 LiveView make_live_view(const LiveSnapshot& now, const LiveSnapshot* before,
@@ -249,15 +263,17 @@ LiveView make_live_view(const LiveSnapshot& now, const LiveSnapshot* before,
   const Json::Array& layers = array(now.stats, "layers");
   const Json::Array* const early = before != nullptr ? &array(before->stats, "layers") : nullptr;
   for (size_t l = 0; l < layers.size(); ++l)
-    view.layers.push_back(layer_between(
-        layers[l], now_steps, early != nullptr && l < early->size() ? &(*early)[l] : nullptr,
-        before_steps));
+    view.layers.push_back(
+        layer_between(layers[l], early != nullptr && l < early->size() ? &(*early)[l] : nullptr));
   add_phases(view, now, before);
   for (const auto& [name, family] : kLatencies) {
     Buckets buckets = buckets_of(now.metrics, family);
     if (before != nullptr) buckets = buckets.since(buckets_of(before->metrics, family));
+    const auto& bounds = buckets.bounds;  // the last one is infinite
+    const double first = bounds.empty() ? 0 : bounds.front();
+    const double last = bounds.size() > 1 ? bounds[bounds.size() - 2] : kUnknown;
     view.latencies.push_back({name, buckets.quantile(0.5), buckets.quantile(0.95),
-                              buckets.quantile(0.99), buckets.count()});
+                              buckets.quantile(0.99), buckets.count(), first, last});
   }
   return view;
 }
@@ -266,14 +282,13 @@ double LiveView::mean_imbalance() const {
   double sum = 0;
   int busy = 0;
   for (const LiveLayer& layer : layers)
-    if (layer.picks > 0) sum += layer.imbalance, ++busy;
-  return busy == 0 ? 0 : sum / busy;
+    if (std::isfinite(layer.imbalance)) sum += layer.imbalance, ++busy;
+  return busy == 0 ? kUnknown : sum / busy;
 }
 
 double LiveView::worst_imbalance() const {
-  double worst = 0;
-  for (const LiveLayer& layer : layers)
-    if (layer.picks > 0) worst = std::max(worst, layer.imbalance);
+  double worst = kUnknown;
+  for (const LiveLayer& layer : layers) worst = std::fmax(worst, layer.imbalance);
   return worst;
 }
 

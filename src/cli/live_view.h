@@ -19,6 +19,9 @@ struct LiveSnapshot {
   double time_s = 0;
   Exposition metrics;
   Json stats;  ///< of /v1/moe/stats, checked by read_snapshot()
+
+  /// Whether one and the same server gave both, with nothing set back in between.
+  bool continues(const LiveSnapshot& earlier) const;
 };
 
 /// Errors: bad_file when one of the texts is not what a server of this program answers.
@@ -26,12 +29,15 @@ Result<LiveSnapshot> read_snapshot(std::string_view metrics, std::string_view st
 
 struct LiveLayer {
   std::vector<double> load;  ///< [E] picks
-  double picks = 0, dropped = 0, imbalance = 0, touched = 0;
+  double picks = 0, dropped = 0;
+  double imbalance = 0, touched = 0;  ///< means over the layer's steps; NaN when none has ended
 };
 
 struct LatencyRow {
   const char* name;
   double p50 = 0, p95 = 0, p99 = 0, count = 0;  ///< NaN when nothing came
+  double least = 0,
+         most = 0;  ///< first and last bound of its buckets: what lies beyond is not told apart
 };
 
 struct LiveView {
@@ -46,12 +52,13 @@ struct LiveView {
   std::vector<std::pair<std::string, double>> phases;  ///< seconds, longest first
   std::vector<LatencyRow> latencies;
 
-  double mean_imbalance() const;
-  double worst_imbalance() const;
-  double drop_rate() const;  ///< 0 without picks
+  double mean_imbalance() const;   ///< of the layers with steps; NaN: there are none
+  double worst_imbalance() const;  ///< likewise
+  double drop_rate() const;        ///< 0 without picks
 };
 
 /// `before` null: everything since the start, rates unknown (NaN). The rates come from `rates_from`, which may be another.
+/// Both must be of the server that `now` is of: see continues().
 LiveView make_live_view(const LiveSnapshot& now, const LiveSnapshot* before,
                         const LiveSnapshot* rates_from);
 

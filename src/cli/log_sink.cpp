@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -33,6 +34,22 @@ void install_log_sink(LogLevel lowest) {
       [logger, seen](LogLevel level, std::string_view text) {
         if (level == LogLevel::warning && !seen->emplace(text).second) return;
         logger->log(spdlog_level(level), "{}", text);
+      },
+      lowest);
+}
+
+LogLevel lowest_level(bool quiet, bool verbose) {
+  if (quiet) return LogLevel::error;
+  return verbose ? LogLevel::debug : LogLevel::warning;
+}
+
+void install_line_log_sink(LogLevel lowest, std::function<void(std::string)> write) {
+  auto seen = std::make_shared<std::set<std::string, std::less<>>>();
+  set_log_sink(
+      [write = std::move(write), seen](LogLevel level, std::string_view text) {
+        constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
+        if (level == LogLevel::warning && !seen->emplace(text).second) return;
+        write(fmt::format("{}: {}", kNames[static_cast<size_t>(level)], text));
       },
       lowest);
 }

@@ -12,6 +12,12 @@ namespace switchyard::cli {
 /// come.
 void install_log_sink(LogLevel lowest);
 
+/// Errors alone when quiet, everything when verbose, else from warnings on.
+LogLevel lowest_level(bool quiet, bool verbose);
+
+/// As install_log_sink(), in lines without colours, to whoever writes them.
+void install_line_log_sink(LogLevel lowest, std::function<void(std::string)> write);
+
 /// The same as lines of JSON, to whoever writes them.
 void install_json_log_sink(LogLevel lowest, std::function<void(std::string)> write);
 

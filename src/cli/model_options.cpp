@@ -87,7 +87,7 @@ model::CapacityLimit ModelOptions::capacity_limit(float factor) const {
 }
 
 void ModelOptions::install_log() const {
-  const LogLevel lowest = quiet ? LogLevel::error : verbose ? LogLevel::debug : LogLevel::warning;
+  const LogLevel lowest = lowest_level(quiet, verbose);
   if (json_lines)
     install_json_log_sink(lowest, json_lines);
   else

@@ -22,6 +22,7 @@
 #include "cli/command.h"
 #include "cli/interrupts.h"
 #include "cli/line_writer.h"
+#include "cli/log_sink.h"
 #include "cli/model_hash.h"
 #include "cli/model_options.h"
 #include "cli/notify.h"
@@ -50,13 +51,14 @@ class Serve final : public Command {
   Result<serve::ServerOptions> server_options();
   void observe(serve::ServerOptions& options);
   std::string served_name() const;
-  void announce(const serve::Server& server) const;
+  void announce(const serve::Server& server);
   void wait_for_end();
   void drain(serve::Server& server);
   void on_death(const std::string& why);
   bool is_dead();
   [[noreturn]] void die(serve::Server& server);
-  void note(const std::string& text) const;
+  ExitCode tell(const Error& error);
+  void note(const std::string& text);
 
   serve::RoutingRecord routing_record_;  // before the engine that writes to it
   LineWriter lines_;
@@ -181,15 +183,18 @@ ExitCode Serve::run() {
   }
   model_.install_log();
   auto options = server_options();
-  if (!options.ok()) return report(options.error());
+  if (!options.ok()) return tell(options.error());
   auto opened = serve::Server::open(*std::move(options));
   if (!opened.ok()) {
-    (void)report(opened.error());
+    (void)tell(opened.error());
     return kCannotBind;
   }
   const std::unique_ptr<serve::Server> server = *std::move(opened);
   auto engine = open_engine(model_);
-  if (!engine.ok()) return report(engine.error());
+  if (!engine.ok()) return tell(engine.error());
+  if (!model_.json_lines)  // from now on nobody waits for a reader of standard error
+    install_line_log_sink(lowest_level(model_.quiet, model_.verbose),
+                          [this](std::string line) { lines_.write(std::move(line)); });
   Interrupts::on_stop([this] {
     const std::lock_guard lock(mutex_);
     signalled_ = true;
@@ -209,6 +214,7 @@ ExitCode Serve::run() {
   // A step that still runs would be waited for without an end; its calls have been told.
   if (!(*engine)->wait_idle_for(0)) {
     note("a step did not end in time, and is left behind");
+    lines_.flush(LineWriter::kPatienceSeconds);
     std::_Exit(kOk);
   }
   engine->reset();  // before the server: calls that end now still have their place in it
@@ -261,7 +267,7 @@ std::string Serve::served_name() const {
   return name.empty() || name == "." || name == ".." ? "model" : name;
 }
 
-void Serve::announce(const serve::Server& server) const {
+void Serve::announce(const serve::Server& server) {
   const std::string& host = server_.http.host;
   const bool v6 = host.find(':') != std::string::npos;
   note(fmt::format("serving on http://{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "",
@@ -305,23 +311,28 @@ void Serve::drain(serve::Server& server) {
 
 /// The engine's thread may hang for ever, so nothing is taken apart: clients are told, and the process ends.
 void Serve::die(serve::Server& server) {
-  (void)report(fail(Code::internal, "the engine is dead: {}", death_));
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::duration<double>(kFarewellSeconds));
     std::_Exit(kFailure);
   }).detach();
+  (void)tell(fail(Code::internal, "the engine is dead: {}", death_));
   notify_service("STOPPING=1\nSTATUS=the engine is dead: " + death_);
   server.fail_engine(death_);
   server.stop();
+  lines_.flush(LineWriter::kPatienceSeconds);
   std::_Exit(kFailure);
 }
 
-void Serve::note(const std::string& text) const {
+/// As report(), in the format of the log.
+ExitCode Serve::tell(const Error& error) {
+  lines_.write(model_.json_lines ? serve::message_line("error", error.message)
+                                 : "switchyard: " + error.message);
+  return exit_code(error.code);
+}
+
+void Serve::note(const std::string& text) {
   if (model_.quiet) return;
-  if (model_.json_lines)
-    model_.json_lines(serve::message_line("info", text));
-  else
-    std::fprintf(stderr, "switchyard: %s\n", text.c_str());
+  lines_.write(model_.json_lines ? serve::message_line("info", text) : "switchyard: " + text);
 }
 
 }  // namespace

@@ -87,7 +87,6 @@ void register_facts(MetricRegistry& registry, const ModelSummary& summary,
               {"top_k", std::to_string(summary.top_k)},
               {"placement", "single"}})
       .set(1);
-  registry.gauge("switchyard_engine_ready", "1 when requests are answered").set(1);
 }
 
 }  // namespace switchyard::engine

@@ -175,7 +175,8 @@ EngineStats Statistics::read() const {
   stats.unusable_rows = now.unusable - base_.unusable;
   for (int layer = 0; layer < num_layers(); ++layer) {
     const auto l = static_cast<size_t>(layer);
-    const double steps = std::max(now.num_steps[l] - base_.num_steps[l], 1.0);
+    const double counted = now.num_steps[l] - base_.num_steps[l], steps = std::max(counted, 1.0);
+    stats.layer_steps.push_back(static_cast<uint64_t>(counted));
     stats.imbalance.push_back((now.imbalance[l] - base_.imbalance[l]) / steps);
     stats.experts_touched.push_back((now.touched[l] - base_.touched[l]) / steps);
     if (drops_.can_drop()) stats.dropped.push_back(now.dropped[l] - base_.dropped[l]);

@@ -192,14 +192,7 @@ void Server::complete(Arrival& arrival, Endpoint endpoint) {
   hooks.record = std::shared_ptr<CallRecord>(arrival.record, &arrival.record->call);
   arrival.request.body.clear();
   hooks.on_head = [this, arrival](HttpReply& reply) { add_headers(arrival, reply); };
-  hooks.on_disconnect = [this](GenerationHooks::Left left) {
-    constexpr const char* kStages[] = {"queued", "prefill", "decode"};  // by Left
-    registry_
-        .counter("switchyard_client_disconnects_total",
-                 "Clients that went before their answer was complete, by stage",
-                 {{"stage", kStages[static_cast<size_t>(left)]}})
-        .add();
-  };
+  hooks.on_disconnect = [this](GenerationHooks::Left left) { count_left(left); };
   const auto generation = std::make_shared<Generation>(engine, std::move(call), std::move(frame),
                                                        arrival.exchange, std::move(hooks));
   if (!remember(generation)) return generation->abort(check_alive().value_or(draining()));

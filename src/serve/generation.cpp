@@ -35,18 +35,20 @@ Generation::Generation(Engine& engine, Call call, ReplyFrame frame,
       exchange_(std::move(exchange)),
       hooks_(std::move(hooks)) {}
 
+// The record is written before somebody waits for the client's end, or under the lock while the call is not over: its line
+// is written by whoever ends the call, and reads it without the lock.
 void Generation::begin() {
+  if (hooks_.record) {
+    hooks_.record->choices = static_cast<int>(call_.num_choices());
+    hooks_.record->stream = call_.stream;
+  }
   exchange_->on_disconnect([weak = weak_from_this()] {
     if (const auto self = weak.lock()) self->on_gone();
   });
   auto error = prepare();
   if (!error) error = submit_all();
   const std::lock_guard lock(mutex_);
-  if (hooks_.record && !over_) {  // once it is over, others read the record
-    hooks_.record->choices = static_cast<int>(call_.num_choices());
-    hooks_.record->stream = call_.stream;
-    hooks_.record->prompt_tokens = usage_.prompt_tokens;
-  }
+  if (hooks_.record && !over_) hooks_.record->prompt_tokens = usage_.prompt_tokens;
   if (error) return fail_locked(*error);
   if (over_) return cancel_all();  // the client went, or the server gave up, in between
   all_in_ = true;
@@ -192,7 +194,8 @@ void Generation::record(const Event& event) {
   if (!any_token_ && !event.tokens.empty()) record.first_token_ns = now_ns();
   if (event.finish == FinishReason::none) return;
   record.finish = event.finish;
-  record.queue_s = std::max(record.queue_s, event.timings.queue_s);
+  if (event.timings.queue_s > 0)  // else no step of it ever began
+    record.queue_s = std::max(record.queue_s.value_or(0), event.timings.queue_s);
   if (call_.moe_stats) record.experts_touched = experts_touched(event.moe);
 }
 

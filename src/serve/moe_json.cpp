@@ -21,6 +21,7 @@ void write_layer(JsonWriter& json, const EngineStats& stats, size_t layer) {
   json.begin_object().field("moe_layer", static_cast<int64_t>(layer));
   json.field("assignments", sum(stats.load[layer]));
   json.field("dropped", at_or_zero(stats.dropped, layer));
+  json.field("steps", at_or_zero(stats.layer_steps, layer));
   json.field("imbalance", at_or_zero(stats.imbalance, layer));
   json.field("experts_touched", at_or_zero(stats.experts_touched, layer));
   json.key("load").begin_array();
@@ -30,10 +31,10 @@ void write_layer(JsonWriter& json, const EngineStats& stats, size_t layer) {
 
 }  // namespace
 
-std::string moe_json(const ModelSummary& summary, const EngineStats& stats) {
+std::string moe_json(const ModelSummary& summary, const EngineStats& stats, double start_time_s) {
   std::string out;
   JsonWriter json(out);
-  json.begin_object().field("object", "moe.stats");
+  json.begin_object().field("object", "moe.stats").field("start_time", start_time_s);
   json.field("moe_layers", summary.moe_layers).field("experts", summary.experts);
   json.field("top_k", summary.top_k).field("steps", stats.steps);
   json.field("step_seconds", stats.step_s).field("prompt_tokens", stats.prompt_tokens);

@@ -7,9 +7,10 @@
 
 namespace switchyard::serve {
 
-/// Per MoE layer: picks of each expert before any drop, imbalance and experts touched as means over steps, drops; seconds
-/// by phase when the engine sums them. docs/metrics.md defines each.
-std::string moe_json(const ModelSummary& summary, const EngineStats& stats);
+/// Per MoE layer: picks of each expert before any drop, imbalance and experts touched as means over the layer's steps,
+/// drops; seconds by phase when the engine sums them. docs/metrics.md defines each. `start_time_s`, seconds since 1970,
+/// tells a reader of two answers whether one server gave both.
+std::string moe_json(const ModelSummary& summary, const EngineStats& stats, double start_time_s);
 
 /// Which rank holds which expert, [MoE layer][rank][slot] as `switchyard plan --json` says it. This engine is one rank
 /// that holds every expert once.

@@ -28,9 +28,33 @@ std::string record_json(const RoutingRecord::State& state) {
   return out;
 }
 
+constexpr const char* kRejected = "switchyard_requests_rejected_total";
+constexpr const char* kRejectedHelp = "Requests that were turned away, by reason";
+constexpr const char* kLeft = "switchyard_client_disconnects_total";
+constexpr const char* kLeftHelp = "Clients that went before their answer was complete, by stage";
+constexpr const char* kStages[] = {"queued", "prefill", "decode"};  // by GenerationHooks::Left
+
 }  // namespace
 
+/// Every value that a label can have is there from the start: a rate sees the first event, too.
+void Server::register_metrics() {
+  for (const char* reason : {"queue_full", "draining", "too_large", "rate_limited", "unauthorized"})
+    (void)registry_.counter(kRejected, kRejectedHelp, {{"reason", reason}});
+  for (const char* stage : kStages) (void)registry_.counter(kLeft, kLeftHelp, {{"stage", stage}});
+  registry_
+      .gauge("process_start_time_seconds",
+             "When the program began to answer, in seconds since 1970")
+      .set(start_time_s_);
+}
+
+void Server::count_left(GenerationHooks::Left left) {
+  registry_.counter(kLeft, kLeftHelp, {{"stage", kStages[static_cast<size_t>(left)]}}).add();
+}
+
 void Server::metrics(Arrival& arrival) {
+  registry_
+      .gauge("switchyard_engine_ready", "1 while calls are taken; 0 while loading, draining, dead")
+      .set(state_ == State::ready ? 1 : 0);
   const HttpCounts counts = http_->counts();
   const std::pair<const char*, int64_t> states[] = {
       {"idle", counts.idle}, {"active", counts.active}, {"streaming", counts.streaming}};
@@ -53,11 +77,7 @@ void Server::count_refusal(std::string_view code) {
       {"body_too_large", "too_large"},  {"headers_too_large", "too_large"},
       {"rate_limited", "rate_limited"}, {"invalid_api_key", "unauthorized"}};
   for (const auto& [known, reason] : kReasons)
-    if (code == known)
-      registry_
-          .counter("switchyard_requests_rejected_total",
-                   "Requests that were turned away, by reason", {{"reason", reason}})
-          .add();
+    if (code == known) registry_.counter(kRejected, kRejectedHelp, {{"reason", reason}}).add();
 }
 
 void Server::on_end(RequestRecord& record) {
@@ -73,7 +93,7 @@ void Server::on_end(RequestRecord& record) {
 
 void Server::moe_stats(Arrival& arrival) {
   const Engine& engine = *engine_.load();
-  answer(arrival, json_reply(moe_json(engine.summary(), engine.stats())));
+  answer(arrival, json_reply(moe_json(engine.summary(), engine.stats(), start_time_s_)));
 }
 
 void Server::moe_placement(Arrival& arrival) {
@@ -105,7 +125,8 @@ void Server::record_start(Arrival& arrival) {
   if (!RoutingRecord::known_stage(stage))
     return answer(arrival, refuse_field("stage", "invalid_value",
                                         "stage is not one of all, prefill, decode and mixed"));
-  if (!options_.routing_record->start(stage))
+  const ModelSummary& summary = engine_.load()->summary();
+  if (!options_.routing_record->start(stage, summary.moe_layers, summary.experts))
     return answer(
         arrival,
         ApiError{409, "already_recording",

@@ -32,8 +32,10 @@ double first_token_s(const RequestRecord& record) {
 void write_call(JsonWriter& json, const RequestRecord& record) {
   const CallRecord& call = record.call;
   json.field("stream", call.stream).field("choices", call.choices);
-  json.field("prompt_tokens", call.prompt_tokens).field("cached_tokens", call.cached_tokens);
-  json.field("output_tokens", call.output_tokens).field("queue_ms", ms(call.queue_s));
+  json.field("prompt_tokens", call.prompt_tokens);
+  if (call.cached_tokens) json.field("cached_tokens", *call.cached_tokens);
+  json.field("output_tokens", call.output_tokens);
+  if (call.queue_s) json.field("queue_ms", ms(*call.queue_s));
   if (call.first_token_ns > 0) json.field("ttft_ms", ms(first_token_s(record)));
   if (call.finish != FinishReason::none) json.field("finish", finish_reason_name(call.finish));
   if (call.experts_touched) json.field("experts_touched_mean", *call.experts_touched);
@@ -69,8 +71,10 @@ std::string text_line(const RequestRecord& record, int64_t wall_ns) {
                                 record.route, record.status, record.total_s * 1e3);
   const CallRecord& call = record.call;
   if (call.choices > 0) {
-    out += fmt::format(" prompt={} cached={} output={} queue={:.1f}ms", call.prompt_tokens,
-                       call.cached_tokens, call.output_tokens, call.queue_s * 1e3);
+    out += fmt::format(" prompt={}", call.prompt_tokens);
+    if (call.cached_tokens) out += fmt::format(" cached={}", *call.cached_tokens);
+    out += fmt::format(" output={}", call.output_tokens);
+    if (call.queue_s) out += fmt::format(" queue={:.1f}ms", *call.queue_s * 1e3);
     if (call.first_token_ns > 0) out += fmt::format(" ttft={:.1f}ms", first_token_s(record) * 1e3);
     if (call.finish != FinishReason::none)
       out += fmt::format(" finish={}", finish_reason_name(call.finish));

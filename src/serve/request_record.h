@@ -13,9 +13,10 @@ namespace switchyard::serve {
 struct CallRecord {
   int choices = 0;  ///< 0: the request was no such call, or was refused before it was one
   bool stream = false;
-  int64_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
-  double queue_s = 0;                        ///< of the choice that waited longest
-  int64_t first_token_ns = 0;                ///< now_ns(); 0: none came
+  int64_t prompt_tokens = 0, output_tokens = 0;
+  std::optional<int64_t> cached_tokens;  ///< of the choices that ended by themselves
+  std::optional<double> queue_s;         ///< of the choice that waited longest; none began: nothing
+  int64_t first_token_ns = 0;            ///< now_ns(), of the first of any choice; 0: none came
   FinishReason finish = FinishReason::none;  ///< of the last choice that ended
   std::string error;                         ///< the code of the error that it was answered with
   std::optional<double> experts_touched;  ///< mean over layers, of all choices; when the call asked

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/routing_record.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "switchyard/version.h"
@@ -12,20 +13,11 @@ namespace {
 
 constexpr std::string_view kStages[] = {"prefill", "decode", "mixed"};  // by StepStage
 
-void add_all(std::vector<uint64_t>& sums, const std::vector<uint64_t>& more) {
-  if (sums.size() < more.size()) sums.resize(more.size());
-  for (size_t i = 0; i < more.size(); ++i) sums[i] += more[i];
-}
-
-void write_counts(JsonWriter& json, const std::vector<uint64_t>& counts, size_t layers,
-                  size_t experts) {
+void write_counts(JsonWriter& json, const uint64_t* counts, size_t layers, size_t experts) {
   json.key("counts").begin_array();
   for (size_t l = 0; l < layers; ++l) {
     json.begin_array();
-    for (size_t e = 0; e < experts; ++e) {
-      const size_t at = l * experts + e;
-      json.unsigned_integer(at < counts.size() ? counts[at] : 0);
-    }
+    for (size_t e = 0; e < experts; ++e) json.unsigned_integer(counts[l * experts + e]);
     json.end_array();
   }
   json.end_array();
@@ -40,14 +32,23 @@ std::optional<std::string_view> RoutingRecord::known_stage(std::string_view name
   return std::nullopt;
 }
 
-bool RoutingRecord::start(std::string_view stage) {
+RoutingRecord::Recorded::Recorded(std::string_view of_stage, size_t of_layers, size_t of_experts)
+    : stage(of_stage),
+      layers(of_layers),
+      experts(of_experts),
+      counts(kMostWindows * of_layers * of_experts),
+      dropped(of_layers) {
+  windows.reserve(kMostWindows);
+}
+
+// What was recorded before is freed, and the new allocated, without the lock that the engine's loop waits for.
+bool RoutingRecord::start(std::string_view stage, int moe_layers, int experts) {
+  Recorded next(*known_stage(stage), static_cast<size_t>(moe_layers), static_cast<size_t>(experts));
   const std::lock_guard lock(mutex_);
   if (wanted()) return false;
-  stage_ = *known_stage(stage);
-  steps_ = tokens_ = 0;
+  std::swap(now_, next);
   window_steps_ = 1;
-  windows_.clear();
-  dropped_.clear();
+  joined_ = 0;
   any_ = true;
   wanted_ = true;
   return true;
@@ -60,73 +61,93 @@ bool RoutingRecord::stop() {
 
 RoutingRecord::State RoutingRecord::state() const {
   const std::lock_guard lock(mutex_);
-  return {wanted(), any_, steps_, tokens_, stage_.data()};
+  return {wanted(), any_, now_.steps, now_.tokens, now_.stage.data()};
 }
 
 RoutingRecord::Window& RoutingRecord::current() {
-  if (!windows_.empty() && windows_.back().steps < window_steps_) return windows_.back();
-  if (windows_.size() == kMostWindows) {
-    for (size_t i = 0; i < kMostWindows / 2; ++i) {
-      Window joined = std::move(windows_[2 * i]);
-      const Window& next = windows_[2 * i + 1];
-      joined.steps += next.steps;
-      joined.tokens += next.tokens;
-      add_all(joined.counts, next.counts);
-      windows_[i] = std::move(joined);
-    }
-    windows_.resize(kMostWindows / 2);
-    window_steps_ *= 2;
-  }
-  return windows_.emplace_back();
+  std::vector<Window>& windows = now_.windows;
+  if (!windows.empty() && windows.back().steps < window_steps_) return windows.back();
+  if (windows.size() < kMostWindows) return windows.emplace_back(Window{windows.size(), 0, 0});
+  if (joined_ == windows.size()) joined_ = 0;
+  if (joined_ == 0) window_steps_ *= 2;
+  join_next_pair();
+  return windows.back();
+}
+
+/// The second of the pair becomes the newest window, empty. After 32 pairs the windows in front and the 32 new ones are
+/// equally long.
+void RoutingRecord::join_next_pair() {
+  std::vector<Window>& windows = now_.windows;
+  Window& first = windows[joined_];
+  Window second = windows[joined_ + 1];
+  uint64_t* const from = now_.of(second);
+  uint64_t* const to = now_.of(first);
+  for (size_t i = 0; i < now_.size(); ++i) to[i] += std::exchange(from[i], 0);
+  first.steps += second.steps;
+  first.tokens += second.tokens;
+  windows.erase(windows.begin() + static_cast<std::ptrdiff_t>(joined_) + 1);
+  windows.push_back({second.slot, 0, 0});
+  if (++joined_ == kMostWindows / 2) joined_ = windows.size();
+}
+
+bool RoutingRecord::fits(const RoutedStep& step) const {
+  if (now_.stage != "all" && now_.stage != kStages[static_cast<size_t>(step.stage)]) return false;
+  return !step.layers.empty() && step.layers.size() == now_.layers;
 }
 
 void RoutingRecord::push(const RoutedStep& step) {
   const std::lock_guard lock(mutex_);
-  if (!wanted() || step.layers.empty()) return;
-  if (stage_ != "all" && stage_ != kStages[static_cast<size_t>(step.stage)]) return;
-  add(current(), step);
+  if (wanted() && fits(step)) add(current(), step);
 }
 
 void RoutingRecord::add(Window& window, const RoutedStep& step) {
-  num_experts_ = step.layers.front().demand.size();
-  const size_t layers = step.layers.size();
-  window.counts.resize(layers * num_experts_);
-  dropped_.resize(layers);
-  for (size_t l = 0; l < layers; ++l) {
+  for (size_t l = 0; l < now_.layers; ++l) {
     const RoutedLayer& layer = step.layers[l];
-    uint64_t* const counts = window.counts.data() + l * num_experts_;
-    for (size_t e = 0; e < std::min(layer.demand.size(), num_experts_); ++e)
+    uint64_t* const counts = now_.of(window) + l * now_.experts;
+    for (size_t e = 0; e < std::min(layer.demand.size(), now_.experts); ++e)
       counts[e] += static_cast<uint64_t>(layer.demand[e]);
-    dropped_[l] += static_cast<uint64_t>(layer.dropped);
+    now_.dropped[l] += static_cast<uint64_t>(layer.dropped);
   }
   ++window.steps;
-  ++steps_;
+  ++now_.steps;
   window.tokens += step.tokens;
-  tokens_ += step.tokens;
+  now_.tokens += step.tokens;
+}
+
+/// Its memory is there, and touched, before the lock is taken: what remains is a copy of L x E x 64 numbers.
+RoutingRecord::Recorded RoutingRecord::copy() const {
+  std::unique_lock lock(mutex_);
+  const size_t layers = now_.layers, experts = now_.experts;
+  lock.unlock();
+  Recorded copy("all", layers, experts);
+  lock.lock();
+  copy = now_;
+  return copy;
 }
 
 std::string RoutingRecord::dump(const ModelSummary& summary, std::string_view model,
                                 std::string_view model_hash) const {
-  const std::lock_guard lock(mutex_);
-  const auto layers = static_cast<size_t>(summary.moe_layers);
-  const auto experts = static_cast<size_t>(summary.experts);
-  std::vector<uint64_t> sums;
-  for (const Window& window : windows_) add_all(sums, window.counts);
+  const Recorded recorded = copy();
+  std::vector<uint64_t> sums(recorded.size());
+  for (const Window& window : recorded.windows)
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += recorded.of(window)[i];
   std::string out;
   JsonWriter json(out);
   json.begin_object().field("format", kExpertLoadFormat).field("version", kExpertLoadVersion);
   json.field("model", model).field("model_hash", model_hash);
   json.field("producer", std::string("switchyard ") + kVersion);
-  json.field("num_moe_layers", summary.moe_layers).field("num_experts", summary.experts);
-  json.field("top_k", summary.top_k).field("stage", stage_);
-  json.field("steps", steps_).field("tokens", tokens_).key("dropped").begin_array();
-  for (size_t l = 0; l < layers; ++l) json.unsigned_integer(l < dropped_.size() ? dropped_[l] : 0);
+  json.field("num_moe_layers", static_cast<int64_t>(recorded.layers));
+  json.field("num_experts", static_cast<int64_t>(recorded.experts));
+  json.field("top_k", summary.top_k).field("stage", recorded.stage);
+  json.field("steps", recorded.steps).field("tokens", recorded.tokens);
+  json.key("dropped").begin_array();
+  for (const uint64_t dropped : recorded.dropped) json.unsigned_integer(dropped);
   json.end_array();
-  write_counts(json, sums, layers, experts);
+  write_counts(json, sums.data(), recorded.layers, recorded.experts);
   json.key("windows").begin_array();
-  for (const Window& window : windows_) {
+  for (const Window& window : recorded.windows) {
     json.begin_object().field("steps", window.steps).field("tokens", window.tokens);
-    write_counts(json, window.counts, layers, experts);
+    write_counts(json, recorded.of(window), recorded.layers, recorded.experts);
     json.end_object();
   }
   json.end_array().end_object();

@@ -2,8 +2,12 @@
 // RoutingRecord: the load of experts while it is recorded, in windows of steps: what POST /v1/moe/record/* starts, stops
 // and dumps, and `switchyard plan` and `stats` read.
 //
-// Memory is bounded however long it runs: [windows, L, E] counts of 8 bytes, L MoE layers, E experts, at most 64 windows.
-// When there is no room for another, neighbours are added and windows are twice as long from then on.
+// Memory is bounded however long it runs: [64 windows, L, E] counts of 8 bytes, L MoE layers, E experts, allocated when
+// recording starts. When there is no room for another window, new ones are twice as long, and each takes the place of the
+// oldest pair of neighbours that were not added yet: when all are, it begins anew.
+//
+// What it costs the engine's loop: nothing without a recording; with one, a lock and L x E additions a step, and once a
+// window as many again. A dump holds the lock while it copies the counts, not while it writes its text.
 //
 // The dump is one JSON object:
 //   format        "switchyard-expert-load"        version      1
@@ -45,35 +49,50 @@ class RoutingRecord {
   static std::optional<std::string_view> known_stage(std::string_view name);
 
   /// Forgets what was before. False when it is recording already. Any thread, as all of these.
-  bool start(std::string_view stage);
+  bool start(std::string_view stage, int moe_layers, int experts);
   /// False when it is not recording.
   bool stop();
   State state() const;
   /// One relaxed load: what the engine asks before each step.
   bool wanted() const noexcept { return wanted_.load(std::memory_order_relaxed); }
-  /// A step of the engine's loop; ignored unless it is recording, and of another kind than is recorded.
+  /// A step of the engine's loop; ignored unless it is recording, of the kind that is recorded, and of the sizes given.
   void push(const RoutedStep& step);
   std::string dump(const ModelSummary& summary, std::string_view model,
                    std::string_view model_hash) const;
 
  private:
   struct Window {
+    size_t slot = 0;  // of counts
     int64_t steps = 0, tokens = 0;
-    std::vector<uint64_t> counts;  // [L, E]
+  };
+  /// All that a dump says, so that it can be copied in one piece.
+  struct Recorded {
+    std::string_view stage = "all";
+    int64_t steps = 0, tokens = 0;
+    size_t layers = 0, experts = 0;
+    std::vector<Window> windows;    // in order of time
+    std::vector<uint64_t> counts;   // [kMostWindows, L, E], by slot
+    std::vector<uint64_t> dropped;  // [L]
+
+    Recorded() = default;
+    Recorded(std::string_view of_stage, size_t of_layers, size_t of_experts);
+    size_t size() const { return layers * experts; }
+    uint64_t* of(const Window& window) { return counts.data() + window.slot * size(); }
+    const uint64_t* of(const Window& window) const { return counts.data() + window.slot * size(); }
   };
 
+  bool fits(const RoutedStep& step) const;
   Window& current();
+  void join_next_pair();
   void add(Window& window, const RoutedStep& step);
+  Recorded copy() const;
 
   std::atomic<bool> wanted_{false};
   mutable std::mutex mutex_;
   bool any_ = false;
-  std::string_view stage_ = "all";
-  int64_t steps_ = 0, tokens_ = 0;
   int64_t window_steps_ = 1;  // of a full one
-  size_t num_experts_ = 0;
-  std::vector<Window> windows_;
-  std::vector<uint64_t> dropped_;  // [L]
+  size_t joined_ = 0;         // windows at the front that are as long as that
+  Recorded now_;
 };
 
 }  // namespace switchyard::serve

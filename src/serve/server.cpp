@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <random>
 #include <thread>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "base/random.h"
 #include "serve/arrival.h"
 #include "serve/observed_exchange.h"
+#include "serve/request_log.h"
 
 namespace switchyard::serve {
 namespace {
@@ -27,6 +27,9 @@ constexpr double kFlushSeconds = 5;  // for the last answers to leave
 bool is_printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
+
+constexpr const char* kAnswers = "switchyard_http_requests_total";
+constexpr const char* kAnswersHelp = "Answers, by route, method and status";
 
 /// "/v1/models/*" takes everything below it.
 bool matches(std::string_view pattern, std::string_view path) {
@@ -89,7 +92,13 @@ Server::Server(ServerOptions options)
     : options_(std::move(options)),
       service_rate_(std::max(options_.max_running, 1)),
       limiter_(options_.calls_per_minute, options_.keys.size()),
-      created_(static_cast<int64_t>(std::time(nullptr))) {}
+      start_time_s_(static_cast<double>(wall_clock_ns()) * 1e-9),
+      created_(static_cast<int64_t>(start_time_s_)) {
+  register_metrics();
+  for (const Route& route : kRoutes)
+    (void)registry_.counter(kAnswers, kAnswersHelp,
+                            {{"route", route.path}, {"method", route.method}, {"code", "500"}});
+}
 
 Server::~Server() { http_.reset(); }
 
@@ -261,7 +270,7 @@ void Server::add_headers(const Arrival& arrival, HttpReply& reply) {
                                                                 : "other";
   const char* const route = arrival.record->route;
   registry_
-      .counter("switchyard_http_requests_total", "Answers, by route, method and status",
+      .counter(kAnswers, kAnswersHelp,
                {{"route", route}, {"method", method}, {"code", fmt::format("{}", reply.status)}})
       .add();
   registry_

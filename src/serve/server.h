@@ -88,6 +88,8 @@ class Server {
   void answer(Arrival& arrival, HttpReply reply);
   void answer(Arrival& arrival, const ApiError& error);
   void add_headers(const Arrival& arrival, HttpReply& reply);
+  void register_metrics();
+  void count_left(GenerationHooks::Left left);
   void count_refusal(std::string_view code);
   void on_end(RequestRecord& record);
   HttpReply http_refusal(const ApiError& error, const Headers& headers);
@@ -134,7 +136,8 @@ class Server {
   std::vector<std::weak_ptr<Generation>> generations_;
   std::optional<ApiError> stopped_;  // under generations_mutex_: no more of them, and why
   MetricRegistry registry_;
-  const int64_t created_;             // seconds since 1970
+  const double start_time_s_;         // since 1970
+  const int64_t created_;             // the same in whole seconds
   std::unique_ptr<HttpServer> http_;  // last: its threads use all of the above
 };
 

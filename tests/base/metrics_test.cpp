@@ -83,9 +83,9 @@ TEST(Metrics, UpdatesFromManyThreadsAllCount) {
   EXPECT_DOUBLE_EQ(histogram.sum(), 2000.0);
 }
 
-TEST(Metrics, LatencyBoundsStepFromMillisecondsToMinutes) {
+TEST(Metrics, LatencyBoundsStepFromMicrosecondsToMinutes) {
   const std::vector<double> bounds = latency_bounds();
-  EXPECT_EQ(bounds.front(), 0.001);
+  EXPECT_EQ(bounds.front(), 5e-5);
   EXPECT_EQ(bounds.back(), 100);
   EXPECT_TRUE(std::is_sorted(bounds.begin(), bounds.end()));
 }

@@ -20,16 +20,18 @@ constexpr const char* kMetrics =
     "switchyard_time_to_first_token_seconds_sum 1\nswitchyard_time_to_first_token_seconds_count "
     "{}\n";
 
-/// Ten steps with imbalance 2; in the second answer ten more with imbalance 3, to other experts, one pick in ten dropped.
+/// Ten steps of the layer with imbalance 2; in the second answer ten more with imbalance 3, to other experts, one pick in ten
+/// dropped. Steps of the engine are others: a step that runs is in its layers already, one without picks never is.
 LiveSnapshot snapshot(double time_s, bool later) {
   const std::string metrics =
       later ? fmt::format(kMetrics, 500, 9, 9, 9) : fmt::format(kMetrics, 100, 5, 5, 5);
   const std::string stats = fmt::format(
       R"({{"object":"moe.stats","moe_layers":1,"experts":4,"top_k":1,"steps":{},"step_seconds":{},)"
-      R"("layers":[{{"moe_layer":0,"assignments":{},"dropped":{},"imbalance":{},"experts_touched":2,"load":{}}}],)"
+      R"("layers":[{{"moe_layer":0,"assignments":{},"dropped":{},"steps":{},"imbalance":{},"experts_touched":2,"load":{}}}],)"
       R"("phases":[{{"name":"router","seconds":{}}},{{"name":"gemm_up","seconds":{}}}]}})",
-      later ? 20 : 10, later ? 3 : 1, later ? 200 : 100, later ? 10 : 0, later ? 2.5 : 2.0,
-      later ? "[50,125,25,0]" : "[50,50,0,0]", later ? 0.3 : 0.1, later ? 2.1 : 0.5);
+      later ? 25 : 9, later ? 3 : 1, later ? 200 : 100, later ? 10 : 0, later ? 20 : 10,
+      later ? 2.5 : 2.0, later ? "[50,125,25,0]" : "[50,50,0,0]", later ? 0.3 : 0.1,
+      later ? 2.1 : 0.5);
   auto read = read_snapshot(metrics, stats, time_s);
   EXPECT_TRUE(read.ok()) << (read.ok() ? "" : read.error().message);
   return read.ok() ? *std::move(read) : LiveSnapshot();
@@ -52,6 +54,28 @@ TEST(LiveView, BetweenTwoAnswersAreDifferences) {
   EXPECT_NEAR(view.phases[2].second, 0.2, 1e-12);
   EXPECT_DOUBLE_EQ(view.latencies[0].count, 4);
   EXPECT_DOUBLE_EQ(view.latencies[0].p50, 0.05);
+}
+
+TEST(LiveView, WithoutAStepOfItsOwnALayerHasNoImbalance) {
+  const LiveSnapshot before = snapshot(100, true), now = snapshot(104, true);
+  const LiveView view = make_live_view(now, &before, &before);
+  EXPECT_TRUE(std::isnan(view.layers[0].imbalance));
+  EXPECT_TRUE(std::isnan(view.worst_imbalance()));
+  const std::string text = live_view_text(view, "url", {true, 80}, 0);
+  EXPECT_NE(text.find("- mean, - worst layer"), std::string::npos) << text;
+}
+
+TEST(LiveView, AnotherServerBehindTheSameAddressIsNoContinuation) {
+  const auto answer = [](const char* text) {
+    auto read = read_snapshot("", text, 0);
+    EXPECT_TRUE(read.ok());
+    return *std::move(read);
+  };
+  const LiveSnapshot early = answer(R"({"object":"moe.stats","start_time":1.5,"steps":10})");
+  EXPECT_TRUE(answer(R"({"object":"moe.stats","start_time":1.5,"steps":10})").continues(early));
+  EXPECT_FALSE(answer(R"({"object":"moe.stats","start_time":1.5,"steps":9})").continues(early));
+  EXPECT_FALSE(answer(R"({"object":"moe.stats","start_time":7.5,"steps":99})").continues(early))
+      << "it has passed the old count";
 }
 
 TEST(LiveView, SinceTheStartIsTheAnswerItself) {

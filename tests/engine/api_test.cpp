@@ -271,7 +271,6 @@ TEST(Api, SummaryOfTheDemoModel) {
   EXPECT_GT(summary.load_s, 0);
   EXPECT_FLOAT_EQ(engine->default_sampling().temperature, 0.6f);
   const std::string metrics = engine->metrics_text();
-  EXPECT_NE(metrics.find("switchyard_engine_ready 1"), std::string::npos);
   EXPECT_NE(metrics.find("top_k=\"4\""), std::string::npos);
 }
 

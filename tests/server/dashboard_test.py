@@ -13,6 +13,7 @@ import argparse
 import json
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -185,6 +186,9 @@ def visit(browser, server: Server, out: pathlib.Path) -> None:
         check_numbers(visitor, server)
         visitor.check_manners()
     visitors[0].page.screenshot(path=out / "since-start.png", full_page=True)
+    check_between(visitors[0])
+    check_rest(visitors[0])
+    check_rest(visitors[3])
     rate = visitors[0].page.inner_text("#output-rate")
     check(rate == "0", f"at rest the output is 0 tokens a second: {rate}")
 
@@ -203,6 +207,71 @@ def check_axe(browser, server: Server) -> None:
             visitor.page.add_script_tag(content=script)
             faults = visitor.page.evaluate("async () => (await axe.run(document)).violations.map((v) => [v.id, v.nodes[0].html])")
             check(not faults, f"{visitor.name}, {state}: axe-core finds no fault {faults}")
+
+
+BETWEEN = """async () => {
+  const { layersBetween, History } = await import('/dashboard/data.js');
+  const layer = (steps, imbalance) => ({ steps, imbalance, experts_touched: 2, assignments: 10 * steps, dropped: 0, load: [5 * steps, 5 * steps] });
+  // A thousand steps of 8, then some of 1.3; the last one still runs, so that its layer has it and the engine not yet.
+  const after = (count) => ({ steps: 1000 + count - 1, layers: [layer(1000 + count, (8000 + 1.3 * count) / (1000 + count))] });
+  const idle = { steps: 1000, layers: [layer(1000, 8)] };
+  const history = new History();
+  history.add({ time: 1, stats: { start_time: 1, steps: 5 } });
+  history.addPoint({ time: 1, output: 3 });
+  history.addGap(2);
+  const gap = history.points[1];
+  history.add({ time: 3, stats: { start_time: 2, steps: 50 } });
+  return { running: layersBetween(after(3), idle)[0].imbalance, first: layersBetween(after(1), idle)[0].imbalance,
+    none: layersBetween(idle, idle)[0].imbalance, gap: Number.isNaN(gap.output) && gap.time === 2, kept: history.snapshots.length };
+}"""
+
+
+def check_between(visitor: Visitor) -> None:
+    found = visitor.page.evaluate(BETWEEN)
+    check(abs(found["running"] - 1.3) < 1e-9 and abs(found["first"] - 1.3) < 1e-9, f"imbalance between two answers, the last in mid step: {found}")
+    check(found["none"] != found["none"], "without a step there is no imbalance")
+    check(found["gap"], "an answer that did not come is a gap")
+    check(found["kept"] == 1, "another server's answers begin anew, whatever its counters say")
+
+
+def check_touch(browser, server: Server) -> None:
+    visitor = Visitor(browser, server, 360, 740, "light", has_touch=True)
+    visitor.unlock()
+    visitor.wait_answers(2)
+    visitor.page.tap("#heat", position={"x": 60, "y": 4})
+    text = visitor.page.inner_text("#heat-text")
+    check(text.startswith("Layer 0, expert "), f"a finger chooses a cell: {text[:40]}")
+
+
+def check_rest(visitor: Visitor) -> None:
+    """An idle server has no cold experts: cells without colour, and a choice says so."""
+    page = visitor.page
+    page.click("#window label:nth-of-type(1)")
+    page.wait_for_function("() => document.getElementById('phase-note').textContent === 'no step in this time'", timeout=30_000)
+    colour, track = page.evaluate("""() => {
+      const canvas = document.getElementById('heat'), scale = canvas.width / canvas.clientWidth;
+      const [r, g, b] = canvas.getContext('2d').getImageData(Math.round(40 * scale), Math.round(3 * scale), 1, 1).data;
+      const hex = (part) => part.toString(16).padStart(2, '0');
+      return [`#${hex(r)}${hex(g)}${hex(b)}`, getComputedStyle(canvas).getPropertyValue('--track').trim()];
+    }""")
+    check(colour == track, f"{visitor.name}: at rest the map is {colour}, the colour of nothing is {track}")
+    check(page.inner_text("#imbalance-worst") == "–", f"{visitor.name}: at rest there is no imbalance")
+
+
+def check_frozen(browser, server: Server) -> None:
+    """A server that holds the connection and says nothing."""
+    visitor = Visitor(browser, server, 1280, 900, "light")
+    visitor.unlock()
+    visitor.wait_answers(2)
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        visitor.page.wait_for_selector("#state[data-state='unreachable']", timeout=20_000)
+        visitor.page.wait_for_function("() => document.getElementById('age').textContent.startsWith('last answer')", timeout=20_000)
+        check(visitor.page.evaluate("() => document.getElementById('view').classList.contains('old')"), "a stopped server: the numbers look old")
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    visitor.page.wait_for_selector("#state[data-state='ready']", timeout=20_000)
+    check(not visitor.page.evaluate("() => document.getElementById('view').classList.contains('old')"), "it goes on when the server does")
 
 
 def check_end(browser, server: Server) -> None:
@@ -229,6 +298,8 @@ def main() -> int:
             browser = playwright.chromium.launch(executable_path=arguments.chromium, args=["--no-sandbox"])
             visit(browser, server, arguments.out)
             check_axe(browser, server)
+            check_touch(browser, server)
+            check_frozen(browser, server)
             check_end(browser, server)
             browser.close()
     finally:

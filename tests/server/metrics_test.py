@@ -72,7 +72,7 @@ class Server:
             refusal.close()
         for _ in range(200):
             text = self.ask("/metrics")
-            if "switchyard_client_disconnects_total{" in text:
+            if re.search(r"^switchyard_client_disconnects_total\{.*\} [1-9]", text, re.M):
                 return text
             time.sleep(0.05)
         fail("the client that left was not noticed")
@@ -99,7 +99,7 @@ def documented() -> dict[str, tuple[str, set[str]]]:
     """The table of docs/metrics.md, "All metrics of a server": name, type, labels."""
     text = (ROOT / "docs/metrics.md").read_text()
     table = text[text.index("## All metrics of a server"):]
-    rows = re.findall(r"^\| `(switchyard_\w+)` \| (\w+) \| ([^|]*) \|", table, re.M)
+    rows = re.findall(r"^\| `((?:switchyard|process)_\w+)` \| (\w+) \| ([^|]*) \|", table, re.M)
     return {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
 
 
@@ -110,6 +110,14 @@ def grafana_expressions() -> list[str]:
         fail("two panels of the Grafana dashboard have the same id")
     expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", [])]
     return [e.replace("$__rate_interval", "5m").replace("$instance", ".*") for e in expressions]
+
+
+def alert_expressions() -> list[str]:
+    text = (ROOT / "deploy/prometheus/alerts.yml").read_text()
+    found = re.findall(r"^( +)expr: (?:\|\n((?:\1 +.*\n)+)|(.+))", text, re.M)
+    if len(found) != text.count("- alert:"):
+        fail("not every alert's expression was found")
+    return [block or line for _, block, line in found]
 
 
 def promtool(*arguments: str, text: str | None = None) -> None:
@@ -133,6 +141,36 @@ def check_names(families: dict, where: str, text: str) -> None:
     if unknown or not names:
         fail(f"{where}: not in a scrape: {sorted(unknown)}")
     print(f"metrics: {len(names)} names of {where} are in the scrape")
+
+
+def values_of(text: str) -> dict[tuple[str, str], set[str]]:
+    """Family and label -> the label's values."""
+    values = {}
+    for name, labels in re.findall(r"^([a-zA-Z_:][\w:]*)\{(.*)\} \S+$", text, re.M):
+        for label, value in re.findall(r'(\w+)="([^"]*)"', labels):
+            values.setdefault((SUFFIX.sub("", name), label), set()).add(value)
+            values.setdefault((name, label), set()).add(value)
+    return values
+
+
+def check_labels(where: str, expressions: list[str], text: str) -> None:
+    """Labels that an expression selects or groups by are those of a metric that it names, and so are the values."""
+    known = {"instance", "job", "le"}
+    values = values_of(text)
+    for expression in expressions:
+        names = set(re.findall(r"\bswitchyard_\w+", expression))
+        has = known | {label for name, label in values if name in names}
+        groups = {label.strip() for inside in re.findall(r"\b(?:by|on|without|group_left) ?\(([^)]*)\)", expression) for label in inside.split(",")} - {""}
+        if groups - has:
+            fail(f"{where}: {sorted(groups - has)} of '{expression}' are no labels of {sorted(names)}")
+        for name, selectors in re.findall(r"\b(switchyard_\w+)\{([^}]*)\}", expression):
+            for label, operator, value in re.findall(r'(\w+)(=~|=)"([^"]*)"', selectors):
+                if label in known:
+                    continue
+                unknown = set(value.split("|") if operator == "=~" else [value]) - values.get((name, label), set())
+                if unknown:
+                    fail(f"{where}: {name} has no {label} {sorted(unknown)}: {expression}")
+    print(f"metrics: labels and their values in {len(expressions)} expressions of {where} are in the scrape")
 
 
 def check_parser(text: str) -> None:
@@ -176,7 +214,7 @@ def main() -> int:
         server.stop()
     check_log(server.log)
     families = families_of(text)
-    ours = {name: facts for name, facts in families.items() if name.startswith("switchyard_")}
+    ours = {name: facts for name, facts in families.items() if name.startswith(("switchyard_", "process_"))}
     known = documented()
     if known != ours:
         wrong = [f"{n}: documented {known.get(n)}, scraped {ours.get(n)}" for n in sorted(known.keys() | ours.keys()) if known.get(n) != ours.get(n)]
@@ -185,6 +223,8 @@ def main() -> int:
     grafana = grafana_expressions()
     check_names(families, "deploy/grafana", " ".join(grafana))
     check_names(families, "deploy/prometheus", (ROOT / "deploy/prometheus/alerts.yml").read_text())
+    check_labels("deploy/grafana", grafana, text)
+    check_labels("deploy/prometheus", alert_expressions(), text)
     check_parser(text)
     if shutil.which("promtool") is None:
         print("metrics: skipped: promtool is not installed")

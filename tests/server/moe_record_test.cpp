@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recorder of routings: counts equal the engine's own, windows are bounded and sum up, states refuse what they must.
+#include <atomic>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -125,7 +127,7 @@ void push_step(RoutingRecord& to, int expert) {
 
 TEST(MoeRecord, WindowsAreBoundedAndSumUp) {
   RoutingRecord record;
-  ASSERT_TRUE(record.start("all"));
+  ASSERT_TRUE(record.start("all", 1, 2));
   constexpr int kSteps = 10'000;
   for (int i = 0; i < kSteps; ++i) push_step(record, i < 7000 ? 0 : 1);
   ModelSummary summary;
@@ -150,6 +152,46 @@ TEST(MoeRecord, WindowsAreBoundedAndSumUp) {
   EXPECT_TRUE(record.stop());
   push_step(record, 0);
   EXPECT_EQ(record.state().steps, kSteps) << "after the end nothing counts";
+}
+
+TEST(MoeRecord, DumpsBesideRunningStepsAreWhole) {
+  RoutingRecord record;
+  ASSERT_TRUE(record.start("all", 1, 2));
+  ModelSummary summary;
+  summary.moe_layers = 1;
+  summary.experts = 2;
+  std::atomic<bool> over{false};
+  std::thread loop([&] {
+    for (int i = 0; !over; ++i) push_step(record, i % 2);
+  });
+  for (int i = 0; i < 200; ++i) {
+    const auto parsed = parse_json(record.dump(summary, "m", "h"), "dump");
+    ASSERT_TRUE(parsed.ok());
+    const auto steps = static_cast<uint64_t>(parsed->find("steps")->as_int());
+    const auto counts = counts_of(*parsed);
+    EXPECT_EQ(counts[0][0] + counts[0][1], steps);
+    uint64_t of_windows = 0;
+    for (const Json& window : parsed->find("windows")->as_array()) {
+      const auto of_window = counts_of(window);
+      EXPECT_EQ(of_window[0][0] + of_window[0][1],
+                static_cast<uint64_t>(window.find("steps")->as_int()));
+      of_windows += of_window[0][0] + of_window[0][1];
+    }
+    EXPECT_EQ(of_windows, steps);
+    if (i % 50 == 49) {
+      EXPECT_TRUE(record.stop());
+      EXPECT_TRUE(record.start("all", 1, 2));
+    }
+  }
+  over = true;
+  loop.join();
+}
+
+TEST(MoeRecord, StepsOfOtherSizesAreNotCounted) {
+  RoutingRecord record;
+  ASSERT_TRUE(record.start("all", 2, 2));
+  push_step(record, 0);
+  EXPECT_EQ(record.state().steps, 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What can be seen of a server: models, tokens, metrics, and the MoE layer at work.
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <string>
 
@@ -239,6 +240,44 @@ TEST(Observe, MetricsAreOneValidText) {
     EXPECT_NE(response.body.find(series), std::string::npos) << series;
   EXPECT_EQ(response.body.find("secret"), std::string::npos) << "a client's text became a label";
   check_with_promtool(response.body);
+}
+
+TEST(Observe, ReadyIsWhatTheServerIs) {
+  const auto ready = [](uint16_t port) {
+    const std::string text = get(port, "/metrics").body, name = "\nswitchyard_engine_ready ";
+    const size_t at = text.find(name);
+    return at == std::string::npos ? "missing" : text.substr(at + name.size(), 1);
+  };
+  RunningServer running(nullptr);
+  EXPECT_EQ(ready(running.port()), "0") << "loading";
+  running.server->serve(demo_engine());
+  EXPECT_EQ(ready(running.port()), "1");
+  running.server->drain();
+  EXPECT_EQ(ready(running.port()), "0") << "draining";
+  RunningServer other(&demo_engine());
+  other.server->fail_engine("a test");
+  EXPECT_EQ(ready(other.port()), "0") << "dead";
+}
+
+TEST(Observe, WhatCanHappenIsThereBeforeItHappens) {
+  RunningServer running(nullptr);
+  const std::string text = get(running.port(), "/metrics").body;
+  for (const char* series :
+       {R"(switchyard_requests_rejected_total{reason="rate_limited"} 0)",
+        R"(switchyard_client_disconnects_total{stage="prefill"} 0)",
+        R"(switchyard_http_requests_total{route="/v1/completions",method="POST",code="500"} 0)",
+        "process_start_time_seconds 1"})
+    EXPECT_NE(text.find(series), std::string::npos) << series << text;
+}
+
+TEST(Observe, StatsSayWhenTheServerBeganAndEachLayersSteps) {
+  RunningServer running(&demo_engine());
+  (void)post(running.port(), "/v1/completions", R"({"prompt":"a","max_tokens":2})");
+  demo_engine().wait_idle();
+  const Json stats = get(running.port(), "/v1/moe/stats").json();
+  EXPECT_NEAR(stats.find("start_time")->as_double(), static_cast<double>(std::time(nullptr)), 60);
+  for (const Json& layer : stats.find("layers")->as_array())
+    EXPECT_EQ(layer.find("steps")->as_int(), stats.find("steps")->as_int()) << "at rest";
 }
 
 }  // namespace

@@ -59,6 +59,18 @@ class Program {
     process_ = -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
+  /// -1: it runs on after so many seconds.
+  int wait_for(double seconds) {
+    for (int looks = static_cast<int>(seconds * 100); looks > 0; --looks) {
+      int status = 0;
+      if (::waitpid(process_, &status, WNOHANG) == process_) {
+        process_ = -1;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      }
+      ::usleep(10'000);
+    }
+    return -1;
+  }
   const std::string& log() const { return log_; }
 
  private:
@@ -213,6 +225,19 @@ TEST(Process, AnAddressInUseHasItsExitCode) {
   EXPECT_EQ(second.wait(), 6);
   first.signal(SIGINT);
   EXPECT_EQ(first.wait(), 0);
+}
+
+TEST(Process, EndsThoughNobodyReadsItsLog) {
+  std::vector<std::string> arguments = serve_demo();
+  arguments.insert(arguments.end(), {"--log-format", "text"});
+  Program program(arguments);
+  const uint16_t port = program.wait_port();
+  ASSERT_NE(port, 0);
+  const std::string id = "x-request-id: " + std::string(100, 'i') + "\r\n";
+  for (int i = 0; i < 600; ++i)  // more than the 64 KiB of a pipe
+    ASSERT_EQ(get(port, "/live", id).status, 200);
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait_for(20), 0);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // One line for each request, true to what was answered; nothing of prompts and keys, and no control character survives.
 #include "serve/request_log.h"
 
+#include <future>
 #include <mutex>
 #include <vector>
 
@@ -140,6 +141,40 @@ TEST(RequestLog, AClientThatLeavesIsALine) {
   EXPECT_EQ(json.find("finish")->as_string(), "cancelled");
   EXPECT_EQ(json.find("output_tokens")->as_int(), 1);
   EXPECT_TRUE(json.find("stream")->as_bool());
+}
+
+TEST(RequestLog, WhatIsNotKnownIsLeftOut) {
+  Lines lines;
+  ScriptedEngine engine;
+  RunningServer running(&engine, lines.options(LogFormat::json));
+  {
+    Client client(running.port());
+    client.send(post_text("/v1/completions", R"({"prompt":"a","stream":true})"));
+    ASSERT_TRUE(engine.wait_submitted(1));
+  }
+  ASSERT_TRUE(engine.wait_cancelled(1));
+  const Json json = parsed(lines.at(0));
+  EXPECT_EQ(json.find("queue_ms"), nullptr) << "it went while it waited: 0 would be a lie";
+  EXPECT_EQ(json.find("cached_tokens"), nullptr);
+}
+
+TEST(RequestLog, AClientThatLeavesBeforeItsTextIsTokensIsACallAllTheSame) {
+  Lines lines;
+  ScriptedEngine engine;
+  RunningServer running(&engine, lines.options(LogFormat::json));
+  std::promise<void> gone;
+  engine.when_tokenizing = [&, left = gone.get_future().share()] { left.wait(); };
+  {
+    Client client(running.port());
+    client.send(post_text("/v1/completions", R"({"prompt":["a","b"],"n":2,"stream":true})"));
+    ::usleep(100'000);
+  }
+  const Json json = parsed(lines.at(0));  // written while the text still becomes tokens
+  gone.set_value();
+  ASSERT_NE(json.find("choices"), nullptr);
+  EXPECT_EQ(json.find("choices")->as_int(), 4);
+  EXPECT_TRUE(json.find("stream")->as_bool());
+  EXPECT_FALSE(json.find("complete")->as_bool());
 }
 
 TEST(RequestLog, ControlCharactersAreEscaped) {

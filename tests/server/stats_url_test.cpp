@@ -2,8 +2,10 @@
 // `switchyard stats` and `plan` beside a server: the live view says what the server says, a dump is read and planned from.
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -100,6 +102,36 @@ TEST(StatsUrl, OnATerminalItRenewsItselfAndLeavesItClean) {
   size_t screens = 0;
   for (size_t at = begin; (at = out.find("\x1b[H", at + 1)) < end;) ++screens;
   EXPECT_GE(screens, 3U);
+  EXPECT_NE(out.find("more lines"), std::string::npos) << "what is cut is said";
+}
+
+/// The server ends and another takes its address while somebody looks.
+TEST(StatsUrl, OnATerminalAMissingAnswerIsShownAndAskedForAgain) {
+  if (std::system("command -v script > /dev/null") != 0) GTEST_SKIP() << "script is not installed";
+  serve::ServerOptions options;
+  options.http.port = RunningServer(&demo_engine()).port();
+  // Begun before the servers are: a child would keep their sockets open.
+  const std::string command = fmt::format(
+      "sleep 1; stty cols 100 rows 40; timeout -s INT 5 {} stats http://127.0.0.1:{} "
+      "--interval 0.2; echo ended $?",
+      SWITCHYARD_PROGRAM, options.http.port);
+  FILE* const pipe = ::popen(("TERM=xterm script -qec '" + command + "' /dev/null").c_str(), "r");
+  auto first = std::make_unique<RunningServer>(&demo_engine(), options);
+  generate(*first);
+  std::string out;
+  const auto read_until = [&](const char* words) {
+    for (int c; out.find(words) == std::string::npos && (c = std::fgetc(pipe)) != EOF;)
+      out += static_cast<char>(c);
+    return out.find(words) != std::string::npos;
+  };
+  EXPECT_TRUE(read_until("last 0 s")) << "two answers: " << out;
+  first.reset();
+  EXPECT_TRUE(read_until("no answer for")) << out;
+  out.clear();
+  const RunningServer second(&demo_engine(), options);
+  EXPECT_TRUE(read_until("since the server's start")) << "it began anew: nothing is compared";
+  EXPECT_TRUE(read_until("ended")) << out;
+  ::pclose(pipe);
 }
 
 TEST(StatsUrl, FailuresAreNamed) {

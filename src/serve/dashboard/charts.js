@@ -68,22 +68,37 @@ const SCALES = {
   dark: [[74, 144, 217], [36, 44, 54], [255, 170, 85]],
 };
 const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
-const SPAN = 2; // powers of two on either side of an even share
+const COLD = 2; // powers of two below an even share
+const STEPS = 64; // colours on either side
 
-/** Of a load over the even share of its layer; 0 picks are the far end. */
-export function heatColour(ratio) {
-  const [cold, even, hot] = SCALES[isDark() ? "dark" : "light"];
-  const at = Math.max(-SPAN, Math.min(SPAN, ratio > 0 ? Math.log2(ratio) : -SPAN)) / SPAN;
-  const end = at < 0 ? cold : hot;
-  const mix = even.map((c, i) => Math.round(c + (end[i] - c) * Math.abs(at)));
-  return `rgb(${mix.join(",")})`;
-}
+/**
+ * Colours of a load over the even share of its layer, from 1/4 or nothing, over 1, up to `most`, the load of an expert that
+ * every token takes. NaN, a layer at rest, is none of them.
+ */
+export class HeatScale {
+  constructor(most) {
+    this.hot = Math.max(1, Math.log2(most));
+    const [cold, even, hot] = SCALES[isDark() ? "dark" : "light"];
+    const mixes = (end) => Array.from({ length: STEPS + 1 }, (_, step) => `rgb(${even.map((c, i) => Math.round(c + ((end[i] - c) * step) / STEPS)).join(",")})`);
+    this.colds = mixes(cold);
+    this.hots = mixes(hot);
+  }
 
-export function drawScale(canvas) {
-  const pen = canvas.getContext("2d");
-  for (let i = 0; i < canvas.width; ++i) {
-    pen.fillStyle = heatColour(2 ** ((i / (canvas.width - 1)) * 2 * SPAN - SPAN));
-    pen.fillRect(i, 0, 1, canvas.height);
+  /** null: no colour. */
+  colour(ratio) {
+    if (Number.isNaN(ratio)) return null;
+    if (ratio < 1) return this.colds[ratio > 0 ? Math.min(STEPS, Math.round((-Math.log2(ratio) / COLD) * STEPS)) : STEPS];
+    return this.hots[Math.min(STEPS, Math.round((Math.log2(ratio) / this.hot) * STEPS))];
+  }
+
+  /** Cold and hot take half of it each. */
+  drawOn(canvas) {
+    const pen = canvas.getContext("2d");
+    for (let i = 0; i < canvas.width; ++i) {
+      const at = (2 * i) / (canvas.width - 1) - 1;
+      pen.fillStyle = this.colour(2 ** (at * (at < 0 ? COLD : this.hot)));
+      pen.fillRect(i, 0, 1, canvas.height);
+    }
   }
 }
 
@@ -95,8 +110,10 @@ export class HeatMap {
     this.chosen = null; // [layer, expert]
   }
 
-  draw(rows, imbalances) {
+  /** `most`: the largest load over an even share that there can be, number of experts / top k. */
+  draw(rows, imbalances, most) {
     this.rows = rows;
+    const colours = new HeatScale(most);
     const layers = rows.length, experts = Math.max(...rows.map((r) => r.length), 1);
     const width = this.canvas.clientWidth, scale = devicePixelRatio || 1;
     this.label = width > 520 ? 26 : 20;
@@ -109,18 +126,18 @@ export class HeatMap {
     const pen = this.canvas.getContext("2d");
     pen.scale(scale, scale);
     const gap = this.cell[0] > 5 && this.cell[1] > 7 ? 1 : 0;
+    const style = getComputedStyle(this.canvas), atRest = style.getPropertyValue("--track");
     rows.forEach((row, l) =>
       row.forEach((ratio, e) => {
-        pen.fillStyle = heatColour(ratio);
+        pen.fillStyle = colours.colour(ratio) ?? atRest;
         pen.fillRect(this.label + e * this.cell[0], l * this.cell[1], Math.max(this.cell[0] - gap, 0.6), this.cell[1] - gap);
       }));
-    const style = getComputedStyle(this.canvas);
     pen.fillStyle = style.getPropertyValue("--quiet");
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
     const every = Math.ceil(12 / this.cell[1]);
     for (let l = 0; l < layers; l += every) pen.fillText(String(l), 0, (l + 0.5) * this.cell[1]);
-    this.drawBars(pen, imbalances, width - bars + 8, bars - 8, style);
+    this.drawBars(pen, imbalances, width - bars + 8, bars - 8, style, most);
     if (!this.chosen) return;
     pen.strokeStyle = style.getPropertyValue("--text");
     pen.lineWidth = 2;
@@ -128,14 +145,14 @@ export class HeatMap {
     pen.strokeRect(this.label + e * this.cell[0], l * this.cell[1], Math.max(this.cell[0] - gap, 2), this.cell[1] - gap);
   }
 
-  /** As long as the layer's imbalance, the worst one's bar full; with its number where there is room. */
-  drawBars(pen, imbalances, left, width, style) {
-    const most = Math.max(...imbalances, 1), numbered = this.cell[1] >= 11 && width > 60;
+  /** The layer's imbalance from 1, nothing, to `most`, full, in equal steps for equal factors; with its number where there is room. */
+  drawBars(pen, imbalances, left, width, style, most) {
+    const numbered = this.cell[1] >= 11 && width > 60;
     const room = numbered ? width - 32 : width;
     imbalances.forEach((value, l) => {
       const y = l * this.cell[1], height = Math.max(this.cell[1] - 2, 2);
       pen.fillStyle = style.getPropertyValue("--accent");
-      pen.fillRect(left, y, (room * value) / most, height);
+      pen.fillRect(left, y, value > 1 ? room * Math.min(1, Math.log(value) / Math.log(most)) : 0, height);
       pen.fillStyle = style.getPropertyValue("--text");
       if (numbered) pen.fillText(value > 0 ? value.toFixed(1) : "–", left + room + 6, y + this.cell[1] / 2);
     });

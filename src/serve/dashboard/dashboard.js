@@ -1,26 +1,36 @@
 // The page: asks once a second (every five while nobody looks), and shows what came.
-import { History, Refused, ask, byLabel, gained, layersBetween, parseMetrics, quantile, setKey, sum } from "./data.js";
-import { HeatMap, drawScale, lineChart } from "./charts.js";
+import { History, Refused, ask, byLabel, gained, hasKey, layersBetween, parseMetrics, quantile, setKey, sum } from "./data.js";
+import { HeatMap, HeatScale, lineChart } from "./charts.js";
 
 const id = (name) => document.getElementById(name);
 const show = (name, text) => {
   if (id(name).textContent !== text) id(name).textContent = text;
 };
 
+/** So many digits that count, never in the form 1.0e+3. */
+const digits = (value, count = 3) => String(Number(value.toPrecision(count)));
 const number = (value) => {
   if (!Number.isFinite(value)) return "–";
-  if (value >= 1e9) return `${(value / 1e9).toPrecision(3)}G`;
-  if (value >= 1e6) return `${(value / 1e6).toPrecision(3)}M`;
-  if (value >= 1e4) return `${(value / 1e3).toPrecision(3)}k`;
+  if (value >= 999.5e6) return `${digits(value / 1e9)}G`;
+  if (value >= 999.5e3) return `${digits(value / 1e6)}M`;
+  if (value >= 1e4) return `${digits(value / 1e3)}k`;
   return value >= 100 || Number.isInteger(value) ? String(Math.round(value)) : value.toPrecision(3);
 };
-const time = (seconds) => {
+const time = (seconds, precision = 3) => {
   if (!Number.isFinite(seconds)) return "–";
-  if (seconds >= 1) return `${seconds.toPrecision(3)} s`;
-  return seconds >= 1e-3 ? `${(seconds * 1e3).toPrecision(3)} ms` : `${(seconds * 1e6).toPrecision(3)} µs`;
+  if (seconds >= 0.9995) return `${digits(seconds, precision)} s`;
+  return seconds >= 0.9995e-3 ? `${digits(seconds * 1e3, precision)} ms` : `${digits(seconds * 1e6, precision)} µs`;
+};
+/** A quantile, as far as its buckets tell: two digits, and no number below the first bound or above the last. */
+const timeAt = (histogram, q) => {
+  const value = quantile(histogram, q), finite = histogram.buckets.filter((bucket) => Number.isFinite(bucket.bound));
+  if (!Number.isFinite(value)) return "–";
+  if (value <= finite[0].bound) return `< ${time(finite[0].bound, 2)}`;
+  const last = finite[finite.length - 1].bound;
+  return value >= last ? `> ${time(last, 2)}` : time(value, 2);
 };
 const percent = (share) => (Number.isFinite(share) ? `${(share * 100).toFixed(share > 0 && share < 0.1 ? 2 : 1)}%` : "–");
-const ratio = (value) => (value > 0 ? value.toFixed(2) : "–");
+const ratio = (value, digits = 2) => (value > 0 ? value.toFixed(digits) : "–");
 
 let history = new History();
 let span = "60";
@@ -35,6 +45,15 @@ function setState(state, text) {
   show("state", text);
   id("locked").hidden = state !== "locked";
   for (const part of ["view", "window", "footer"]) id(part).hidden = state === "locked";
+  id("view").classList.toggle("old", state !== "ready" && history.points.length > 0);
+}
+
+/** How old the numbers are, when they are not new. */
+function showAge() {
+  const last = history.snapshots[history.snapshots.length - 1];
+  const age = last ? performance.now() / 1000 - last.time : 0;
+  show("age", age > 7 ? `last answer ${Math.round(age)} s ago` : "");
+  id("view").classList.toggle("old", age > 7 || (history.points.length > 0 && id("state").dataset.state !== "ready"));
 }
 
 // ---- what is shown
@@ -48,7 +67,7 @@ function pointOf(now) {
   const rate = (name, labels) =>
     seconds > 0 ? (sum(now.metrics, name, labels) - sum(early.metrics, name, labels)) / seconds : NaN;
   const layers = layersBetween(now.stats, early.stats).filter((layer) => layer.picks > 0);
-  const imbalances = layers.map((layer) => layer.imbalance);
+  const imbalances = layers.map((layer) => layer.imbalance).filter(Number.isFinite);
   const picks = layers.reduce((total, layer) => total + layer.picks, 0);
   return {
     time: now.time,
@@ -69,10 +88,10 @@ function showTiles(now, before, point) {
   show("waiting", number(point.waiting));
   for (const [tile, name] of [["ttft", "switchyard_time_to_first_token_seconds"], ["itl", "switchyard_inter_token_latency_seconds"]]) {
     const histogram = gained(now.metrics, before?.metrics, name);
-    show(`${tile}-p50`, time(quantile(histogram, 0.5)));
-    show(`${tile}-p99`, time(quantile(histogram, 0.99)));
+    show(`${tile}-p50`, timeAt(histogram, 0.5));
+    show(`${tile}-p99`, timeAt(histogram, 0.99));
   }
-  const busy = shownLayers.filter((layer) => layer.picks > 0).map((layer) => layer.imbalance);
+  const busy = shownLayers.map((layer) => layer.imbalance).filter(Number.isFinite);
   show("imbalance-mean", ratio(busy.length ? busy.reduce((a, b) => a + b) / busy.length : 0));
   show("imbalance-worst", ratio(busy.length ? Math.max(...busy) : 0));
   const picks = shownLayers.reduce((total, layer) => total + layer.picks, 0);
@@ -103,14 +122,26 @@ function hottestOf(layer) {
   return layer.load.reduce((best, picks, e) => (picks > layer.load[best] ? e : best), 0);
 }
 
+/** The load over an even share of an expert that takes every token: where colours and bars end. */
+function mostUneven() {
+  const stats = history.snapshots[history.snapshots.length - 1]?.stats;
+  return stats?.top_k > 0 ? Math.max(2, stats.experts / stats.top_k) : 4;
+}
+
+function showScale() {
+  new HeatScale(mostUneven()).drawOn(id("scale-bar"));
+  show("scale-most", `${number(mostUneven())} × an even share`);
+}
+
 function showLayers() {
+  showScale();
   heat.draw(shownLayers.map((layer) => layer.load.map((p) => (layer.picks > 0 ? (p * layer.load.length) / layer.picks : NaN))),
-    shownLayers.map((layer) => (layer.picks > 0 ? layer.imbalance : 0)));
+    shownLayers.map((layer) => (layer.imbalance > 0 ? layer.imbalance : 0)), mostUneven());
   showCell();
   if (!id("layers-detail").open) return;
   fill("layers", shownLayers.map((layer, l) => {
     const hottest = hottestOf(layer);
-    return row([String(l), String(layer.picks), ratio(layer.imbalance), layer.touched.toFixed(1), layer.picks ? `expert ${hottest}` : "–",
+    return row([String(l), String(layer.picks), ratio(layer.imbalance), ratio(layer.touched, 1), layer.picks ? `expert ${hottest}` : "–",
       percent(layer.load[hottest] / layer.picks), String(layer.load.filter((p) => p === 0).length), String(layer.dropped)]);
   }));
 }
@@ -119,6 +150,7 @@ function showCell() {
   if (!heat.chosen) return;
   const [l, e] = heat.chosen, layer = shownLayers[l];
   if (!layer || layer.load[e] === undefined) return;
+  if (!(layer.picks > 0)) return show("heat-text", `Layer ${l}, expert ${e}: no picks of this layer in this time.`);
   const share = layer.load[e] / layer.picks;
   show("heat-text", `Layer ${l}, expert ${e}: ${layer.load[e].toLocaleString("en")} picks, ${percent(share)} of the layer's, `
     + `${ratio(share * layer.load.length)} × an even share. Imbalance of the layer's steps: ${ratio(layer.imbalance)}.`);
@@ -155,7 +187,7 @@ const LATENCIES = [
 function showLatency(now, before) {
   fill("latency", LATENCIES.map(([name, family]) => {
     const histogram = gained(now.metrics, before?.metrics, family);
-    return row([name, ...[0.5, 0.95, 0.99].map((q) => time(quantile(histogram, q))), number(histogram.count)]);
+    return row([name, ...[0.5, 0.95, 0.99].map((q) => timeAt(histogram, q)), number(histogram.count)]);
   }));
 }
 
@@ -214,6 +246,7 @@ function showModel(now) {
   show("model", `${name} · ${config.model ?? ""} · ${now.stats.moe_layers} MoE layers, ${now.stats.experts} experts, top ${now.stats.top_k} · `
     + `${config.quant ?? ""} on ${now.models?.data?.[0]?.meta?.device ?? ""}`);
   const version = now.metrics.get("switchyard_build_info")?.[0]?.labels.version ?? "";
+  id("links").hidden = hasKey(); // a link carries no key
   show("footnote", `Switchyard ${version} · ${number(now.stats.steps)} steps, ${number(now.stats.output_tokens)} tokens since start`);
 }
 
@@ -237,33 +270,60 @@ function showAll() {
 
 let models = null, generation = 0;
 
-async function refresh() {
+/** Our own, not the server's. */
+class Fault extends Error {}
+
+async function refresh(mine) {
   const [stats, text] = await Promise.all([ask("/v1/moe/stats").then((a) => a.json()), ask("/metrics").then((a) => a.text())]);
-  models ??= await (await ask("/v1/models")).json();
-  const now = { time: performance.now() / 1000, stats, metrics: parseMetrics(text), models };
-  history.add(now);
-  history.addPoint(pointOf(now));
-  setState("ready", "ready");
-  showAll();
+  if (models?.start !== stats.start_time) models = { start: stats.start_time, list: await (await ask("/v1/models")).json() };
+  if (mine !== generation) return;
+  try {
+    const now = { time: performance.now() / 1000, stats, metrics: parseMetrics(text), models: models.list };
+    history.add(now);
+    history.addPoint(pointOf(now));
+    setState("ready", "ready");
+    showAll();
+  } catch (error) {
+    throw new Fault("not shown", { cause: error });
+  }
   document.body.dataset.answers = String(history.points.length); // for tests: the page has data
 }
 
+/** What is wrong, in a word or two. */
+function nameOf(error) {
+  if (error instanceof Refused) return NAMES[error.code] ?? `error ${error.status}`;
+  if (error instanceof Fault) return "fault of this page";
+  if (error instanceof SyntaxError) return "not a Switchyard's answer";
+  return error.name === "TimeoutError" ? "no answer" : "unreachable";
+}
+
+function showTrouble(error) {
+  setState((error instanceof Refused && NAMES[error.code]) || "unreachable", nameOf(error));
+  if (error instanceof Fault) console.error(error.cause);
+  history.addGap(performance.now() / 1000);
+  if (history.points.length > 0) showCharts();
+  showAge();
+}
+
+/** Whatever comes of it, it asks again; only a key that is missing ends it, until somebody gives one. */
 async function loop(mine) {
   let wait = document.hidden ? 5000 : 1000;
   try {
-    await refresh();
+    await refresh(mine);
+    showAge();
   } catch (error) {
+    if (mine !== generation) return;
     if (error instanceof Refused && error.status === 401) {
       setState("locked", "key wanted");
-      show("wrong", sessionStorage.length > 0 ? "The server does not know this key." : "");
-      return; // until somebody gives one
+      show("wrong", hasKey() ? "The server does not know this key." : "");
+      wait = null;
+    } else {
+      wait = 2000;
+      showTrouble(error);
     }
-    if (error instanceof Refused) setState(NAMES[error.code] ?? "unreachable", NAMES[error.code] ?? `error ${error.status}`);
-    else if (error instanceof TypeError) setState("unreachable", "unreachable");
-    else throw error;
-    wait = 2000;
+  } finally {
+    if (mine === generation && wait !== null) setTimeout(() => loop(mine), wait);
   }
-  if (mine === generation) setTimeout(() => loop(mine), wait);
 }
 
 function begin() {
@@ -273,9 +333,10 @@ function begin() {
 
 id("locked").addEventListener("submit", (event) => {
   event.preventDefault();
-  setKey(id("key").value);
+  const usable = setKey(id("key").value);
   id("key").value = "";
-  begin();
+  if (usable) begin();
+  else show("wrong", "A key has no such characters: was something else pasted?");
 });
 id("window").addEventListener("change", (event) => {
   span = event.target.value;
@@ -284,21 +345,29 @@ id("window").addEventListener("change", (event) => {
 id("layers-detail").addEventListener("toggle", showLayers);
 const choose = (cell) => {
   if (!cell) return;
+  if (heat.chosen?.[0] === cell[0] && heat.chosen[1] === cell[1]) return;
   heat.chosen = cell;
-  showLayers();
+  showChoice();
 };
-id("heat").addEventListener("pointermove", (event) => choose(heat.cellAt(event.offsetX, event.offsetY)));
+/** Read aloud when somebody chooses, not each second when the numbers change. */
+function showChoice() {
+  id("heat-text").setAttribute("aria-live", "polite");
+  showLayers();
+  setTimeout(() => id("heat-text").setAttribute("aria-live", "off"), 500);
+}
+for (const event of ["pointerdown", "pointermove"]) id("heat").addEventListener(event, (at) => choose(heat.cellAt(at.offsetX, at.offsetY)));
 id("heat").addEventListener("keydown", (event) => {
   const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
   if (!step || shownLayers.length === 0) return;
   event.preventDefault();
   heat.move(...step);
-  showLayers();
+  showChoice();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  drawScale(id("scale-bar"));
+  showScale();
   showAll();
 });
 addEventListener("resize", showAll);
-drawScale(id("scale-bar"));
+showScale();
+setInterval(showAge, 1000);
 begin();

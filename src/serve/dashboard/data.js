@@ -11,13 +11,36 @@ export class Refused extends Error {
   }
 }
 
-export function setKey(key) {
-  sessionStorage.setItem(KEY, key);
+let key = null;
+try {
+  key = sessionStorage.getItem(KEY);
+} catch {
+  // Storage may be forbidden: then the key lives as long as the page.
 }
 
+/** False: no header can have it, so no server's key is like that. */
+export function setKey(text) {
+  try {
+    new Headers({ Authorization: `Bearer ${text.trim()}` });
+  } catch {
+    return false;
+  }
+  key = text.trim();
+  try {
+    sessionStorage.setItem(KEY, key);
+  } catch {
+    // As above.
+  }
+  return true;
+}
+export const hasKey = () => key !== null;
+
+/** A server that is stopped, or a proxy that keeps the connection, must not look like one that answers. */
+const LIMIT_MS = 5000;
+
+/** Reading its body is under the same limit. Throws Refused when the server says no, else what fetch throws. */
 export async function ask(path) {
-  const key = sessionStorage.getItem(KEY);
-  const answer = await fetch(path, { headers: key ? { Authorization: `Bearer ${key}` } : {}, cache: "no-store" });
+  const answer = await fetch(path, { headers: key ? { Authorization: `Bearer ${key}` } : {}, cache: "no-store", signal: AbortSignal.timeout(LIMIT_MS) });
   if (answer.ok) return answer;
   let code = "";
   try {
@@ -85,16 +108,15 @@ export function quantile({ buckets, count }, q) {
 }
 
 /**
- * Layers of /v1/moe/stats between two answers. Imbalance and experts touched are means over steps, so that between is the
- * difference of their sums; picks are differences.
+ * Layers of /v1/moe/stats between two answers. Imbalance and experts touched are means over the layer's own steps, so that
+ * between is the difference of their sums, and NaN without such a step; picks are differences.
  */
 export function layersBetween(now, before) {
-  const steps = now.steps - (before?.steps ?? 0);
   return now.layers.map((layer, l) => {
     const early = before?.layers[l];
     const load = layer.load.map((picks, e) => picks - (early?.load[e] ?? 0));
-    const mean = (field) =>
-      steps > 0 ? (layer[field] * now.steps - (early ? early[field] * before.steps : 0)) / steps : 0;
+    const steps = layer.steps - (early?.steps ?? 0);
+    const mean = (field) => (steps > 0 ? (layer[field] * layer.steps - (early ? early[field] * early.steps : 0)) / steps : NaN);
     return {
       load,
       picks: layer.assignments - (early?.assignments ?? 0),
@@ -114,8 +136,8 @@ export class History {
 
   add(snapshot) {
     const last = this.snapshots[this.snapshots.length - 1];
-    // Counters that fell belong to another server: begin anew.
-    if (last && snapshot.stats.steps < last.stats.steps) this.snapshots = this.points = [];
+    // Another server, or counters that were set back: begin anew.
+    if (last && (snapshot.stats.start_time !== last.stats.start_time || snapshot.stats.steps < last.stats.steps)) this.snapshots = this.points = [];
     this.snapshots = [...this.snapshots, snapshot].filter((s) => snapshot.time - s.time <= 65);
   }
 
@@ -130,5 +152,11 @@ export class History {
 
   addPoint(point) {
     this.points = [...this.points, point].filter((p) => point.time - p.time <= 300);
+  }
+
+  /** Nobody knows what went on: charts break their lines here. */
+  addGap(time) {
+    const last = this.points[this.points.length - 1];
+    if (last) this.addPoint(Object.fromEntries(Object.keys(last).map((name) => [name, name === "time" ? time : NaN])));
   }
 }
