@@ -22,7 +22,10 @@ std::vector<AnswerPiece> ChoiceWriter::pieces_of(const Event& event) {
   std::vector<AnswerPiece> pieces;
   if (reader_) {
     reader_->push(event.text, pieces);
-    if (event.finish != FinishReason::none) reader_->finish(pieces);
+    if (event.finish != FinishReason::none) {
+      reader_->finish(pieces);
+      choice_.is_cut = reader_->is_cut();
+    }
   } else if (!event.text.empty()) {
     pieces.push_back({AnswerPiece::Kind::content, event.text});
   }
@@ -99,7 +102,8 @@ void ChoiceWriter::send_pieces(const std::vector<AnswerPiece>& pieces, const Eve
   }
   if (event.finish == FinishReason::none) return;
   send_role(false, send);
-  Delta last{.index = index_, .finish = event.finish, .num_calls = choice_.calls.size()};
+  Delta last{.index = index_, .finish = event.finish};
+  last.called = !choice_.calls.empty() && !choice_.is_cut;
   if (choice_.moe) last.moe = &*choice_.moe;
   send(last);
 }

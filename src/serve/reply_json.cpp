@@ -23,9 +23,9 @@ void write_usage(JsonWriter& json, const Usage& usage) {
   json.end_object();
 }
 
-void write_finish(JsonWriter& json, FinishReason finish, size_t num_calls) {
+void write_finish(JsonWriter& json, FinishReason finish, bool called) {
   json.key("finish_reason");
-  finish == FinishReason::none ? json.null() : json.string(finish_name(finish, num_calls));
+  finish == FinishReason::none ? json.null() : json.string(finish_name(finish, called));
 }
 
 void write_ids(JsonWriter& json, const char* name, std::span<const int32_t> ids) {
@@ -100,7 +100,7 @@ void write_choice(JsonWriter& json, const ReplyFrame& frame, const Choice& choic
   else
     json.field("text", choice.text);
   write_logprobs(json, frame, choice.reports_logprobs, choice.logprobs, 0);
-  write_finish(json, choice.finish, choice.calls.size());
+  write_finish(json, choice.finish, !choice.calls.empty() && !choice.is_cut);
   if (frame.token_ids) {
     write_ids(json, "prompt_token_ids", choice.prompt_tokens);
     write_ids(json, "token_ids", choice.tokens);
@@ -131,7 +131,7 @@ void write_delta(JsonWriter& json, const ReplyFrame& frame, const Delta& delta) 
   else
     json.field("text", delta.text);
   write_logprobs(json, frame, delta.reports_logprobs, delta.logprobs, delta.text_offset);
-  write_finish(json, delta.finish, delta.num_calls);
+  write_finish(json, delta.finish, delta.called);
   if (frame.token_ids) {
     if (!delta.prompt_tokens.empty()) write_ids(json, "prompt_token_ids", delta.prompt_tokens);
     write_ids(json, "token_ids", delta.tokens);
@@ -148,8 +148,8 @@ std::string event(const std::string& json) { return "data: " + json + "\n\n"; }
 
 }  // namespace
 
-std::string_view finish_name(FinishReason finish, size_t num_calls) {
-  if (finish == FinishReason::stop && num_calls > 0) return "tool_calls";
+std::string_view finish_name(FinishReason finish, bool called) {
+  if (finish == FinishReason::stop && called) return "tool_calls";
   return finish_reason_name(finish);
 }
 

@@ -35,14 +35,15 @@ struct Choice {
   int64_t output_tokens = 0;
   std::optional<RequestMoe> moe;  ///< when asked for
   std::vector<ToolCall> calls;
+  bool is_cut = false;  ///< the arguments of the last call are not whole
   bool reports_logprobs = false;
   std::vector<TokenLogprobs> logprobs;
   std::vector<int32_t> tokens;         ///< when ids are shown
   std::vector<int32_t> prompt_tokens;  ///< the same, of its prompt
 };
 
-/// "tool_calls" where something was called and all is said.
-std::string_view finish_name(FinishReason finish, size_t num_calls);
+/// "tool_calls" where something was called and all is said: a client may run the calls.
+std::string_view finish_name(FinishReason finish, bool called);
 
 /// The object of a call that does not stream.
 std::string whole_json(const ReplyFrame& frame, std::span<const Choice> choices,
@@ -55,7 +56,7 @@ struct Delta {
   bool role = false;          ///< names the role: the first of a chat choice
   bool null_content = false;  ///< beside the role: nothing is said before a call
   FinishReason finish = FinishReason::none;
-  size_t num_calls = 0;  ///< of the choice, when it is finished
+  bool called = false;  ///< when it is finished: it calls, and all calls are whole
   const RequestMoe* moe = nullptr;
   int call = -1;                       ///< which tool call, from 0
   std::string_view call_id{}, name{};  ///< where the call begins

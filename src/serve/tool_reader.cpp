@@ -11,6 +11,8 @@ namespace {
 
 /// Of one answer: beyond it, markers are content. Each failure reads again what it held back.
 constexpr int kMaxFailures = 64;
+/// More white space than that in a row is content, also before a call: a client should not wait for all of it.
+constexpr size_t kMaxBlank = 256;
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -78,37 +80,35 @@ void ToolReader::push_byte(char byte, std::vector<AnswerPiece>& out) {
 void ToolReader::say(char byte, std::vector<AnswerPiece>& out) {
   held_ += byte;
   const std::string& marker = format_.marker;
-  if (failures_ < kMaxFailures && held_.ends_with(marker)) {
-    held_.resize(held_.size() - marker.size());
-    // White space before a call is none of the content.
-    while (!held_.empty() && is_space(held_.back())) held_.pop_back();
-    flush_said(out);
-    held_.clear();
-    raw_ = marker;
+  if (failures_ < kMaxFailures && held_ == marker) {
+    // White space before a call is none of the content: it waits until there is a call.
+    raw_ = std::exchange(blank_, {}) + std::exchange(held_, {});
+    no_call_in_ = raw_.size();
     state_ = State::head;
     const std::string head = without_spaces(format_.begin + format_.call_begin);
     expect({{head, without_spaces(marker).size(), State::call}});
     return;
   }
-  size_t keep = std::min(held_.size(), marker.size() - 1);
-  while (keep > 0 && !marker.starts_with(std::string_view(held_).substr(held_.size() - keep)))
-    --keep;
-  size_t certain = held_.size() - keep;
-  while (certain > 0 && is_space(held_[certain - 1])) --certain;
-  if (certain == 0) return;
-  const std::string rest = held_.substr(certain);
-  held_.resize(certain);
-  flush_said(out);
-  held_ = rest;
+  size_t certain = 0;
+  while (certain < held_.size() && !marker.starts_with(std::string_view(held_).substr(certain)))
+    say_certain(held_[certain++], out);
+  held_.erase(0, certain);
 }
 
-void ToolReader::flush_said(std::vector<AnswerPiece>& out) {
-  if (held_.empty()) return;
+/// Of a byte that begins no marker; each is touched once.
+void ToolReader::say_certain(char byte, std::vector<AnswerPiece>& out) {
+  blank_ += byte;
+  if (!is_space(byte) || blank_.size() == kMaxBlank) flush_blank(out);
+}
+
+void ToolReader::flush_blank(std::vector<AnswerPiece>& out) {
+  const std::string text = std::exchange(blank_, {});
+  if (text.empty()) return;
+  said_ = true;
   if (!out.empty() && out.back().kind == AnswerPiece::Kind::content)
-    out.back().text += held_;
+    out.back().text += text;
   else
-    out.push_back({AnswerPiece::Kind::content, held_});
-  held_.clear();
+    out.push_back({AnswerPiece::Kind::content, text});
 }
 
 void ToolReader::expect(std::vector<Expected> texts) {
@@ -204,6 +204,8 @@ bool ToolReader::find_arguments(char byte, std::vector<AnswerPiece>& out) {
 }
 
 void ToolReader::open(std::string name, std::vector<AnswerPiece>& out) {
+  raw_.clear();
+  no_call_in_ = 0;
   out.push_back({AnswerPiece::Kind::call, std::move(name), num_calls_++});
 }
 
@@ -254,25 +256,26 @@ void ToolReader::behind_call() {
 /// What was held back is no call: it is content, but for what may begin in it.
 void ToolReader::give_up(std::vector<AnswerPiece>& out) {
   const std::string text = std::exchange(raw_, {});
+  // The marker at least is content, with the white space before it, so that this comes to an end.
+  const size_t first = std::exchange(no_call_in_, 0);
   state_ = State::said;
   ++failures_;
-  if (text.empty()) return;
-  // The marker at least is content, so that this comes to an end.
-  const size_t first = text.starts_with(format_.marker) ? format_.marker.size() : 0;
-  held_ += text.substr(0, first);
-  if (first > 0) flush_said(out);
+  for (const char byte : std::string_view(text).substr(0, first)) say_certain(byte, out);
   for (const char byte : std::string_view(text).substr(first)) push_byte(byte, out);
 }
 
 void ToolReader::finish(std::vector<AnswerPiece>& out) {
   send_arguments(out);
+  is_cut_ = in_arguments_;
+  // The head of a call that was all that was asked for is not said.
+  if (text_ == Text::forced && !said_ && num_calls_ == 0 && state_ != State::said) return;
   // A call that is not whole is content; one that is, or goes out already, has only lost its end.
   while (state_ == State::head || state_ == State::name ||
          (state_ == State::call && !in_arguments_))
     give_up(out);
-  if (state_ != State::said) return;
-  const bool blank = std::all_of(held_.begin(), held_.end(), is_space);
-  if (!blank || num_calls_ == 0) flush_said(out);
+  if (state_ != State::said || (held_.empty() && num_calls_ > 0)) return;
+  blank_ += std::exchange(held_, {});
+  flush_blank(out);
 }
 
 }  // namespace switchyard::serve

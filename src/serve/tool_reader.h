@@ -2,8 +2,8 @@
 // ToolReader: takes apart the text of an answer, as it comes, into what is said and what is called (ToolFormat).
 //
 // Where a grammar has forced the text, arguments go out while they are written. Elsewhere a call is held back until it is
-// whole: what turns out to be none, or of no function of the request, is content, and nothing is ever lost. White space next to
-// calls is no content. White space between the parts of a call may be any.
+// whole: what turns out to be none, or of no function of the request, is content, with all of its white space. White space
+// before a call and behind the last one is no content. White space between the parts of a call may be any.
 #pragma once
 #include <string>
 #include <string_view>
@@ -29,6 +29,8 @@ class ToolReader {
   /// No more text.
   void finish(std::vector<AnswerPiece>& out);
   int num_calls() const noexcept { return num_calls_; }
+  /// At the end: the arguments of the last call are not whole.
+  bool is_cut() const noexcept { return is_cut_; }
 
  private:
   enum class State : unsigned char { said, head, call, name, tail };
@@ -41,7 +43,8 @@ class ToolReader {
 
   void push_byte(char byte, std::vector<AnswerPiece>& out);
   void say(char byte, std::vector<AnswerPiece>& out);
-  void flush_said(std::vector<AnswerPiece>& out);
+  void say_certain(char byte, std::vector<AnswerPiece>& out);
+  void flush_blank(std::vector<AnswerPiece>& out);
   void expect(std::vector<Expected> texts);
   void read_expected(char byte, std::vector<AnswerPiece>& out);
   void begin_call();
@@ -63,8 +66,12 @@ class ToolReader {
   State state_ = State::said;
   int num_calls_ = 0, failures_ = 0;
 
-  std::string held_;  // said: white space, or the beginning of a marker
-  std::string raw_;   // of what may become a call: all of it, in case it does not
+  bool said_ = false, is_cut_ = false;
+
+  std::string blank_;      // said: white space that a call may follow, before held_
+  std::string held_;       // said: the beginning of a marker
+  std::string raw_;        // of what may become a call: all of it, in case it does not
+  size_t no_call_in_ = 0;  // of raw_: white space and marker, where it has them
   std::vector<Expected> expected_;
 
   // Of the JSON object that is being read.

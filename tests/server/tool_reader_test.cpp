@@ -101,7 +101,10 @@ TEST(ToolReader, WhatIsNoCallIsContent) {
         "<tool_call>{\"name\": \"add\", \"arguments\": 1}</tool_call>",
         "<tool_call>{\"name\": \"add\", \"arguments\": {]}}</tool_call>",
         "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1,}}</tool_call>"})
-    expect(kHermes, kFree, text, text);
+    for (const char* before : {"", "a \n ", " \n"})
+      expect(kHermes, kFree, std::string(before) + text, std::string(before) + text);
+  expect(kHermes, kFree, "Wrap it in a <tool_call> tag.", "Wrap it in a <tool_call> tag.");
+  expect(kHermes, kForced, R"({"x": "a <tool_call> b"})", R"({"x": "a <tool_call> b"})");
 }
 
 TEST(ToolReader, ACallBehindABrokenOneIsFound) {
@@ -119,7 +122,9 @@ TEST(ToolReader, ACallThatLostItsEndIsACall) {
 TEST(ToolReader, ForcedArgumentsThatWereCutAreSentAsFarAsTheyCame) {
   expect(kHermes, kForced, R"(<tool_call>{"name": "add", "arguments": {"a": "x)",
          R"(add({"a": "x))");
-  expect(kHermes, kForced, R"(<tool_call>{"name": "ad)", R"(<tool_call>{"name": "ad)");
+  // The head of one that was demanded is nothing that a client could use; behind a text it is content.
+  expect(kHermes, kForced, R"(<tool_call>{"name": "ad)", "");
+  expect(kHermes, kForced, R"(So <tool_call>{"name": "ad)", R"(So <tool_call>{"name": "ad)");
 }
 
 TEST(ToolReader, ForcedTextThatNoGrammarWroteIsContent) {
@@ -158,6 +163,39 @@ TEST(ToolReader, ArgumentsGoOutWhileTheyAreForced) {
   reader.push(" 1", pieces);
   ASSERT_EQ(pieces.size(), 1u);
   EXPECT_EQ(pieces[0].text, " 1");
+}
+
+TEST(ToolReader, WhiteSpaceWithoutEndGoesOutInTime) {
+  // Each byte once: a pass over all of it for each byte would be 10^12 steps.
+  ToolReader reader(kHermes, {"add"}, kFree);
+  std::vector<AnswerPiece> pieces;
+  size_t said = 0, events = 0;
+  for (int i = 0; i < 1000; ++i) {
+    pieces.clear();
+    reader.push(std::string(1000, i % 2 == 0 ? ' ' : '\n'), pieces);
+    events += pieces.size();
+    for (const AnswerPiece& piece : pieces) said += piece.text.size();
+  }
+  EXPECT_EQ(events, 1000u) << "no client waits for the end";
+  pieces.clear();
+  reader.push("<tool_call>{\"name\": \"add\"}</tool_call>", pieces);
+  EXPECT_EQ(reader.num_calls(), 1);
+  EXPECT_GT(said, 999'700u);
+}
+
+TEST(ToolReader, ItSaysWhetherTheLastCallIsWhole) {
+  const auto is_cut = [](ToolReader::Text kind, const char* text) {
+    ToolReader reader(kHermes, {"add"}, kind);
+    std::vector<AnswerPiece> pieces;
+    reader.push(text, pieces);
+    reader.finish(pieces);
+    return reader.is_cut();
+  };
+  EXPECT_TRUE(is_cut(kForced, R"(<tool_call>{"name": "add", "arguments": {"a": 1)"));
+  EXPECT_TRUE(is_cut(kForced, R"(<tool_call>{"name": "add", "arguments": {"a": 1})"));
+  EXPECT_FALSE(is_cut(kForced, R"(<tool_call>{"name": "add", "arguments": {"a": 1}})"));
+  EXPECT_FALSE(is_cut(kFree, R"(<tool_call>{"name": "add", "arguments": {"a": 1)"));
+  EXPECT_FALSE(is_cut(kFree, "no call"));
 }
 
 TEST(ToolReader, ManyBrokenCallsEndInTime) {

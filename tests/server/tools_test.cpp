@@ -135,7 +135,7 @@ TEST(Tools, ACutAnswerFinishesWithItsLength) {
                                     .body);
   EXPECT_EQ(got.finish, "length");
   EXPECT_EQ(got.calls.size(), 1u);
-  EXPECT_EQ(got.content, "<tool_call>{\"na");
+  EXPECT_EQ(got.content, "\n<tool_call>{\"na");
 }
 
 TEST(Tools, ChoicesOfOneCallAreTakenApartEach) {
@@ -287,6 +287,39 @@ TEST(Tools, AModelIsForcedToCall) {
     EXPECT_EQ(got.finish, "tool_calls");
     EXPECT_EQ(got.calls.at(0).name, "add");
     EXPECT_EQ(got.calls.at(0).arguments, arguments) << "the same seed";
+  }
+}
+
+TEST(Tools, AStopTextWithinACallIsNoToolCalls) {
+  // A client that is told "tool_calls" runs them: their arguments must be JSON.
+  RunningServer running(&demo_engine());
+  for (const bool stream : {false, true}) {
+    const auto ask = [&](const std::string& stop) {
+      const std::string more = fmt::format(
+          R"("temperature":1,"seed":3,"max_tokens":160,"parallel_tool_calls":false,"tool_choice":"required","stop":[{}],"stream":{})",
+          stop, stream);
+      const Response response = post(running.port(), kPath, body(more, kAdd));
+      if (stream) return assemble(response.body);
+      const Json json = response.json();
+      const Json& choice = at(json, "choices").as_array().at(0);
+      Streamed got;
+      got.finish = at(choice, "finish_reason").as_string();
+      const Json& message = at(choice, "message");
+      if (at(message, "content").is_string()) got.content = at(message, "content").as_string();
+      if (const Json* calls = message.find("tool_calls"))
+        got.calls[0].arguments = at(at(calls->as_array()[0], "function"), "arguments").as_string();
+      return got;
+    };
+    const Streamed cut = ask(R"("}")");
+    EXPECT_EQ(cut.finish, "stop");
+    ASSERT_EQ(cut.calls.size(), 1u);
+    EXPECT_FALSE(parse_json(cut.calls.at(0).arguments, "arguments").ok())
+        << "else nothing is shown";
+    const Streamed head = ask(R"("\"arguments\"")");
+    EXPECT_EQ(head.finish, "stop");
+    EXPECT_TRUE(head.calls.empty());
+    EXPECT_EQ(head.content, "") << "markup is no answer";
+    EXPECT_EQ(ask(R"("no such text")").finish, "tool_calls");
   }
 }
 
