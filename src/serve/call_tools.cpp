@@ -68,8 +68,14 @@ std::optional<ApiError> read_parameters(const Json* json, const std::string& at,
     return refuse_field(at, "invalid_schema", "{} is {}, expected a JSON Schema of type object", at,
                         json_text(*json));
   Json::Object schema = json->as_object();
-  if (type == nullptr && json->find("$ref") == nullptr)
-    schema.insert(schema.begin(), {"type", Json("object")});
+  // What it leads to may be no object; beside other keywords it stands in an allOf.
+  if (const Json* const ref = json->find("$ref");
+      ref != nullptr && json->find("allOf") == nullptr) {
+    Json all(Json::Array{Json(Json::Object{{"$ref", *ref}})});
+    std::erase_if(schema, [](const Json::Member& member) { return member.first == "$ref"; });
+    schema.emplace_back("allOf", std::move(all));
+  }
+  if (type == nullptr) schema.insert(schema.begin(), {"type", Json("object")});
   JsonWriter(text).value(Json(std::move(schema)));
   if (text.size() > kMaxParameters)
     return refuse_field(at, "invalid_schema", "{} has {} bytes, expected at most {}", at,

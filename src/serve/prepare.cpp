@@ -74,7 +74,12 @@ ApiError template_error(const Error& error, Endpoint endpoint) {
   ApiError refusal = api_error(error);
   const bool chat = endpoint == Endpoint::chat;
   refusal.param = chat ? "messages" : "prompt";
-  if (chat && refusal.status == 400) refusal.code = "template_error";
+  if (!chat || refusal.status != 400) return refusal;
+  // The template leaves this out, and says so of its place.
+  const bool is_left_out =
+      error.code == Code::unsupported && error.message.starts_with("messages[");
+  if (is_left_out) refusal.param = error.message.substr(0, error.message.find(':'));
+  refusal.code = is_left_out ? "unsupported_parameter" : "template_error";
   return refusal;
 }
 

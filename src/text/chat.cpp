@@ -145,7 +145,11 @@ Result<std::optional<ChatTemplate>> ChatTemplate::open(const std::string& model_
   if (!source->tool_text.empty()) {
     auto for_tools = Template::compile(source->tool_text, source->file + " (tool_use)");
     if (!for_tools.ok()) return as_bad_file(for_tools.error());
-    made.tool_template_ = *std::move(for_tools);
+    ChatTemplate second(*std::move(for_tools), made.text_, source->file + " (tool_use)",
+                        made.special_tokens_);
+    second.is_for_tools_ = true;
+    second.probe_tools();
+    made.with_tools_ = std::make_shared<const ChatTemplate>(std::move(second));
   }
   made.probe_tools();
   return std::optional(std::move(made));
@@ -157,10 +161,6 @@ Status ChatTemplate::probe() const {
   const auto user = render(std::span(messages).subspan(1));
   if (user.ok() || render(messages).ok()) return {};
   return user.error();
-}
-
-const Template& ChatTemplate::template_for(const ChatRender& options) const {
-  return tool_template_ && options.tools.is_array() ? *tool_template_ : template_;
 }
 
 bool ChatTemplate::mentions(std::string_view name) const {
@@ -221,21 +221,20 @@ Result<Value> ChatTemplate::message_value(const ChatMessage& message) const {
 
 Result<std::vector<Segment>> ChatTemplate::segments(std::span<const ChatMessage> messages,
                                                     const ChatRender& options) const {
+  if (with_tools_ && options.tools.is_array()) return with_tools_->segments(messages, options);
   std::vector<ChatMessage> own;  // only where something has to be added
+  SWITCHYARD_TRY(check_tool_messages(messages));
   if (options.tools.is_array()) {
     if (!style_) return tool_format().error();
     if (!style_->lists_tools) messages = own = with_tool_list(messages, options.tools);
   }
-  for (const ChatMessage& message : messages)
-    if (message.role == "tool" && style_ && style_->tool_role.empty())
-      return fail(Code::bad_request, "{} has no place for the answer of a tool", source_);
   if (options.continue_final_message && own.empty()) own.assign(messages.begin(), messages.end());
   if (options.continue_final_message) {
     own.back().content += kContinueMark;
     messages = own;
   }
   SWITCHYARD_ASSIGN(const Value given, variables(messages, options));
-  SWITCHYARD_ASSIGN(auto segments, template_for(options).render_segments(given));
+  SWITCHYARD_ASSIGN(auto segments, template_.render_segments(given));
   if (options.continue_final_message) SWITCHYARD_TRY(cut_at_mark(segments));
   return segments;
 }

@@ -75,7 +75,6 @@ class ChatTemplate {
         source_(std::move(source)),
         special_tokens_(std::move(special_tokens)) {}
 
-  const Template& template_for(const ChatRender& options) const;
   Result<Value> variables(std::span<const ChatMessage> messages, const ChatRender& options) const;
   Result<Value> message_value(const ChatMessage& message) const;
   Result<Value> calls_value(std::span<const ChatToolCall> calls) const;
@@ -85,6 +84,8 @@ class ChatTemplate {
 
   /// Finds out the style; none when it is not known.
   void probe_tools();
+  ChatRender probe_options() const;
+  Status check_tool_messages(std::span<const ChatMessage> messages) const;
   bool probe_calls(ToolStyle& style) const;
   std::string probe_role() const;
   /// With a list of the tools in the system message, where the template has no place for one.
@@ -92,11 +93,14 @@ class ChatTemplate {
                                           const Json& tools) const;
 
   Template template_;
-  std::optional<Template> tool_template_;  // "tool_use": for requests with tools
-  std::string text_;                       // of the template, and of that for tools
+  // "tool_use", for requests with tools: it may write calls and answers in other ways, so it is tried by itself.
+  std::shared_ptr<const ChatTemplate> with_tools_;
+  bool is_for_tools_ = false;  // this is one: it is never taken without tools
+  std::string text_;           // of the template, and of that for tools
   std::string source_;
   jinja::Dict special_tokens_;  // bos_token, eos_token, ...
   std::optional<ToolStyle> style_;
+  bool shows_calls_ = true, shows_answers_ = true;  // without a style: in a way of its own
 };
 
 }  // namespace switchyard::text

@@ -47,17 +47,38 @@ const ToolFormat* format_of_marker(std::string_view text) {
 }  // namespace
 
 Result<ToolFormat> ChatTemplate::tool_format() const {
+  if (with_tools_) return with_tools_->tool_format();
   if (style_) return style_->format;
   return fail(Code::unsupported,
               "{} writes no tool calls, or none in a format that is supported: expected one of {}",
               source_, tool_format_names());
 }
 
+/// What would be left out of the prompt is refused: the model would answer another conversation.
+Status ChatTemplate::check_tool_messages(std::span<const ChatMessage> messages) const {
+  const bool calls = style_ || shows_calls_;
+  const bool answers = style_ ? !style_->tool_role.empty() : shows_answers_;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!calls && !messages[i].tool_calls.empty())
+      return fail(Code::unsupported, "messages[{}].tool_calls: {} does not write calls of tools", i,
+                  source_);
+    if (!answers && messages[i].role == "tool")
+      return fail(Code::unsupported, "messages[{}].role: {} has no place for the answer of a tool",
+                  i, source_);
+  }
+  return {};
+}
+
+ChatRender ChatTemplate::probe_options() const {
+  ChatRender options;
+  if (is_for_tools_) options.tools = *parse_json(kProbeTools, "probe");
+  return options;
+}
+
 /// Tries the ways in which templates expect a call, until one is written in a known format. True when the template writes
 /// calls in any format.
 bool ChatTemplate::probe_calls(ToolStyle& style) const {
-  ChatRender options;
-  if (tool_template_) options.tools = *parse_json(kProbeTools, "probe");  // else it is not taken
+  const ChatRender options = probe_options();
   bool any = false;
   ChatTemplate trial = *this;
   for (const bool text_arguments : {false, true}) {
@@ -86,7 +107,7 @@ std::string ChatTemplate::probe_role() const {
   trial.style_ = style_;
   for (const char* role : {"tool", "tool_response", "ipython"}) {
     trial.style_->tool_role = role;
-    if (holds(trial.render(probe_conversation(), {}), kProbeAnswer)) return role;
+    if (holds(trial.render(probe_conversation(), probe_options()), kProbeAnswer)) return role;
   }
   return "";
 }
@@ -96,6 +117,11 @@ void ChatTemplate::probe_tools() {
   style.tool_role = "tool";
   const bool writes_any = probe_calls(style);
   if (!style.writes_calls) {
+    const std::vector<ChatMessage> all = probe_conversation();
+    const auto whole = render(all, probe_options());
+    shows_calls_ = holds(whole, kProbeValue) ||
+                   holds(render(std::span(all).first(2), probe_options()), kProbeValue);
+    shows_answers_ = holds(whole, kProbeAnswer);
     if (writes_any) return;  // in a format of its own
     const ToolFormat* format = format_of_marker(text_);
     // The models that speak ChatML and say nothing else were trained, if at all, on this one.

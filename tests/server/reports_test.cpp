@@ -68,6 +68,26 @@ TEST(Reports, LogprobsAreTheModelsOwnWhateverTheSamplingDoes) {
   const double raw = logprob("");
   EXPECT_EQ(logprob(R"(,"top_k":1,"frequency_penalty":2,"seed":1)"), raw);
   EXPECT_EQ(logprob(R"(,"repetition_penalty":1.0001)"), raw);
+  // Where another token is forced, the first of the report is still the model's own.
+  const auto top = [&](const std::string& more) {
+    const std::string body = fmt::format(
+        R"({{"prompt":"The kernel provides","max_tokens":1,"logprobs":1,"return_token_ids":true{}}})",
+        more);
+    const Json json = post(running.port(), kCompletions, body).json();
+    double best = -1e9;
+    for (const auto& [token, value] :
+         at(at(first(json), "logprobs"), "top_logprobs").as_array().at(0).as_object())
+      best = std::max(best, value.as_double());
+    return std::pair(at(first(json), "token_ids").as_array().at(0).as_int(), best);
+  };
+  const auto [greedy, best] = top(R"(,"temperature":0)");
+  const auto forced = top(R"(,"temperature":2,"seed":1,"logit_bias":{"70":100})");
+  EXPECT_EQ(forced.first, 70);
+  EXPECT_NE(greedy, 70);
+  EXPECT_EQ(forced.second, best);
+  const auto bound = top(R"(,"temperature":2,"seed":1,"response_format":{"type":"json_object"})");
+  EXPECT_NE(bound.first, greedy);
+  EXPECT_EQ(bound.second, best);
 }
 
 TEST(Reports, LogprobsOfACompletionAreFourLists) {

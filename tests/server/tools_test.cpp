@@ -339,6 +339,27 @@ TEST(Tools, SchemasThatCannotBeKeptAreRefusedBeforeAnythingIsGenerated) {
       << "nothing was promised of its arguments";
 }
 
+TEST(Tools, ArgumentsAreAnObjectAlsoBehindAReference) {
+  RunningServer running(&demo_engine());
+  const auto referring = [](const std::string& to) {
+    return R"({"type":"function","function":{"name":"f","parameters":{"$ref":"#/$defs/a","$defs":{"a":)" +
+           to + "}}}}";
+  };
+  const std::string required = R"("tool_choice":"required","parallel_tool_calls":false)";
+  const Response text =
+      post(running.port(), kPath, demo_body(required, referring(R"({"type":"string"})")));
+  EXPECT_EQ(text.status, 400) << text.body;
+  EXPECT_EQ(text.error_code(), "invalid_schema");
+  const Response object = post(
+      running.port(), kPath,
+      demo_body(
+          required,
+          referring(
+              R"({"type":"object","properties":{"q":{"type":"boolean"}},"required":["q"],"additionalProperties":false})")));
+  ASSERT_EQ(object.status, 200) << object.body;
+  EXPECT_NE(object.body.find(R"({\"q\": )"), std::string::npos) << object.body;
+}
+
 TEST(Tools, SchemaOrCallsAreBothKept) {
   RunningServer running(&demo_engine());
   const Json json =

@@ -155,6 +155,45 @@ TEST(ChatTools, TheTemplateForToolsIsTakenWithTools) {
   EXPECT_EQ(chat.render(std::vector<ChatMessage>{{"user", "x"}}, options).value(), "with add");
 }
 
+// As Hermes-3 has them: ChatML, and a second one for tools that takes no content beside calls.
+constexpr const char* kTwo =
+    R"({"chat_template": [{"name": "default", "template": "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}"},
+        {"name": "tool_use", "template": "<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools>{% for m in messages %}{% if m.role == 'assistant' and m.tool_calls is defined %}<|im_start|>assistant{% for c in m.tool_calls %}\n<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}<|im_end|>{% elif m.role == 'tool' %}<|im_start|>tool\n<tool_response>{{ m.content }}</tool_response><|im_end|>{% else %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endif %}{% endfor %}"}]})";
+
+TEST(ChatTools, EachTemplateOfAListIsTriedByItself) {
+  const ChatTemplate chat = open_source("", kTwo);
+  EXPECT_EQ(format_name(chat), "hermes");
+  const std::string with = rendered(chat, true);
+  EXPECT_NE(with.find(R"({"name": "add", "arguments": {"a": 1, "b": 2}})"), std::string::npos)
+      << with;
+  EXPECT_NE(with.find("<tool_response>3</tool_response>"), std::string::npos) << with;
+  // Without tools the default one is taken, which writes no calls: they stand in the content.
+  const std::string without = rendered(chat, false);
+  EXPECT_NE(without.find(R"(<tool_call>)"), std::string::npos) << without;
+  EXPECT_NE(without.find(R"("b": 2)"), std::string::npos) << without;
+  EXPECT_NE(without.find("<|im_start|>tool\n3<|im_end|>"), std::string::npos) << without;
+}
+
+TEST(ChatTools, WhatATemplateLeavesOutIsRefused) {
+  const ChatTemplate plain = open_source(
+      "{% for m in messages %}{% if m.role != 'tool' %}[{{ m.role }}] {{ m.content }}{% endif %}{% "
+      "endfor %}");
+  const auto call = plain.render(conversation(), {});
+  ASSERT_FALSE(call.ok());
+  EXPECT_EQ(call.error().code, Code::unsupported);
+  EXPECT_TRUE(call.error().message.starts_with("messages[1].tool_calls: ")) << call.error().message;
+  const auto answer =
+      plain.render(std::vector<ChatMessage>{{"user", "x"}, {.role = "tool", .content = "3"}}, {});
+  ASSERT_FALSE(answer.ok());
+  EXPECT_TRUE(answer.error().message.starts_with("messages[1].role: ")) << answer.error().message;
+  // One that writes both in a way of its own is left to it.
+  const ChatTemplate own = open_source(
+      "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}!{{ c.function.name "
+      "}}!{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}");
+  EXPECT_NE(rendered(own, false).find("!add!{\"a\": 1, \"b\": 2}"), std::string::npos)
+      << rendered(own, false);
+}
+
 TEST(ChatTools, ToolsWithoutAFormatAreRefused) {
   ChatRender options;
   options.tools = *parse_json(kTools, "tools");
