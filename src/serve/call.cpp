@@ -75,7 +75,8 @@ void read_logit_bias(Fields& fields, std::vector<TokenBias>& biases) {
   for (const auto& [name, value] : given->as_object()) {
     int32_t token = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
-    if (error != std::errc() || end != name.data() + name.size() || token < 0)
+    if (error != std::errc() || end != name.data() + name.size() || token < 0 ||
+        name != std::to_string(token))
       return fields.refuse(refuse_field(
           field, "invalid_value", "logit_bias has the key \"{}\", expected a token id", name));
     if (!value.is_number() || !(std::abs(value.as_double()) <= 100))

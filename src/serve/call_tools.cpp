@@ -142,9 +142,11 @@ std::optional<ApiError> read_choice(const Json* json, CallTools& tools) {
                                       : Choice::named;
   if (word == "none") return std::nullopt;
   if (word != "required") {
+    const Json* const type = json->find("type");
     const Json* const function = json->find("function");
     const Json* const name = function == nullptr ? nullptr : function->find("name");
-    if (name == nullptr || !name->is_string())
+    const bool other = type != nullptr && json_text(*type) != "\"function\"";
+    if (other || name == nullptr || !name->is_string())
       return refuse_field(field, "invalid_value",
                           "tool_choice is {}, expected none, auto, required, or "
                           "{{\"type\": \"function\", \"function\": {{\"name\": ...}}}}",

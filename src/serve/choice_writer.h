@@ -24,7 +24,8 @@ class ChoiceWriter {
 
   /// Adds an event to the choice; with `send`, as chunks. The last event ends it.
   void take(const Event& event, const Send& send);
-  const Choice& choice() const noexcept { return choice_; }
+  /// The whole choice, once it has ended.
+  Choice take_choice() { return std::move(choice_); }
   void add_moe(const RequestMoe& moe) { choice_.moe = moe; }
 
  private:

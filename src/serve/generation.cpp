@@ -233,7 +233,7 @@ void Generation::finish() {
   }
   HttpReply reply = head();
   std::vector<Choice> choices;
-  for (const ChoiceWriter& writer : writers_) choices.push_back(writer.choice());
+  for (ChoiceWriter& writer : writers_) choices.push_back(writer.take_choice());
   reply.body = whole_json(frame_, choices, usage_);
   exchange_->reply(std::move(reply));
 }

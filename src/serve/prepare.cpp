@@ -79,6 +79,7 @@ ApiError template_error(const Error& error, Endpoint endpoint) {
   const bool is_left_out =
       error.code == Code::unsupported && error.message.starts_with("messages[");
   if (is_left_out) refusal.param = error.message.substr(0, error.message.find(':'));
+  if (error.message.starts_with("tools: ")) refusal.param = "tools";
   refusal.code = is_left_out ? "unsupported_parameter" : "template_error";
   return refusal;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "serve/call_text.h"
 
 namespace switchyard::serve {
 namespace {
@@ -30,8 +31,14 @@ std::string member_of(const std::string& object, const char* name) {
   return found != nullptr && found->is_string() ? found->as_string() : "";
 }
 
-/// Arguments as an object; some models write them as a string that holds one.
-bool arguments_text(const Json& call, std::string& text) {
+/// Also with integers that no 64 bits hold.
+Result<Json> parse_call(const std::string& text) {
+  auto json = parse_json(text, "call");
+  return json.ok() ? std::move(json) : parse_json(with_long_integers_as_reals(text), "call");
+}
+
+/// Arguments as an object, as they stand in `object`; some models write them as a string that holds one.
+bool arguments_text(const Json& call, std::string_view object, std::string& text) {
   const Json* arguments = call.find("arguments");
   if (arguments == nullptr) arguments = call.find("parameters");
   if (arguments == nullptr || arguments->is_null()) {
@@ -39,11 +46,12 @@ bool arguments_text(const Json& call, std::string& text) {
     return true;
   }
   if (arguments->is_string()) {
-    const auto inner = parse_json(arguments->as_string(), "arguments");
+    const auto inner = parse_call(arguments->as_string());
     text = arguments->as_string();
     return inner.ok() && inner->is_object();
   }
-  JsonWriter(text).value(*arguments);
+  text = member_text(object, call.find("arguments") == nullptr ? "parameters" : "arguments");
+  if (text.empty()) JsonWriter(text).value(*arguments);  // a key that is written with escapes
   return arguments->is_object();
 }
 
@@ -224,7 +232,7 @@ void ToolReader::end_call(std::vector<AnswerPiece>& out) {
 
 /// The object is complete: a call of a function that is known, or none.
 bool ToolReader::take_whole(std::vector<AnswerPiece>& out) {
-  const auto json = parse_json(object_, "call");
+  const auto json = parse_call(object_);
   if (!json.ok()) return false;
   std::string arguments;
   if (is_bare()) {
@@ -233,7 +241,7 @@ bool ToolReader::take_whole(std::vector<AnswerPiece>& out) {
     const Json* const name = json->find("name");
     if (name == nullptr || !name->is_string() || !knows(name->as_string())) return false;
     name_ = name->as_string();
-    if (!arguments_text(*json, arguments)) return false;
+    if (!arguments_text(*json, object_, arguments)) return false;
   }
   open(name_, out);
   arguments_ = std::move(arguments);

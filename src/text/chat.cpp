@@ -186,8 +186,9 @@ Result<Value> ChatTemplate::variables(std::span<const ChatMessage> messages,
   SWITCHYARD_TRY(set("messages", Value::list(std::move(list))));
   SWITCHYARD_TRY(set("add_generation_prompt", Value(options.add_generation_prompt)));
   // Defined but none, as the reference passes them.
-  SWITCHYARD_ASSIGN(Value tools, Value::from_json(options.tools));
-  SWITCHYARD_TRY(set("tools", std::move(tools)));
+  auto tools = Value::from_json(options.tools);
+  if (!tools.ok()) return with_context(tools.error(), "tools");
+  SWITCHYARD_TRY(set("tools", *std::move(tools)));
   if (variables.find("documents") == nullptr) SWITCHYARD_TRY(set("documents", Value()));
   return Value::dict(std::move(variables));
 }

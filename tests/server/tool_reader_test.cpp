@@ -63,13 +63,13 @@ TEST(ToolReader, TextWithoutCallsIsSaid) {
 TEST(ToolReader, CallsAreTakenOutOfTheText) {
   const std::string add =
       "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": [1, {}]}}\n</tool_call>";
-  expect(kHermes, kFree, add, "add({\"a\":[1,{}]})");
+  expect(kHermes, kFree, add, "add({\"a\": [1, {}]})");
   expect(kHermes, kForced, add, "add({\"a\": [1, {}]})");
   expect(kHermes, kFree, "I add.\n\n" + add + "\n" + add + "\n",
-         "I add.|add({\"a\":[1,{}]})|add({\"a\":[1,{}]})");
+         "I add.|add({\"a\": [1, {}]})|add({\"a\": [1, {}]})");
   expect(kHermes, kForced, "I add. " + add + "\n" + add,
          "I add.|add({\"a\": [1, {}]})|add({\"a\": [1, {}]})");
-  expect(kHermes, kFree, add + " Done.", "add({\"a\":[1,{}]})| Done.");
+  expect(kHermes, kFree, add + " Done.", "add({\"a\": [1, {}]})| Done.");
 }
 
 TEST(ToolReader, WhiteSpaceBetweenThePartsMayBeAny) {
@@ -83,14 +83,31 @@ TEST(ToolReader, StringsMayHoldWhatLooksLikeTheEnd) {
   const std::string text =
       R"(<tool_call>{"name": "add", "arguments": {"a": "}</tool_call>\"\\", "b": "\u007d"}}</tool_call>)";
   expect(kHermes, kForced, text, R"(add({"a": "}</tool_call>\"\\", "b": "\u007d"}))");
-  expect(kHermes, kFree, text, R"(add({"a":"}</tool_call>\"\\","b":"}"}))");
+  expect(kHermes, kFree, text, R"(add({"a": "}</tool_call>\"\\", "b": "\u007d"}))");
 }
 
 TEST(ToolReader, ArgumentsMayComeFirstOrBeATextOfThemselves) {
   expect(kHermes, kFree, R"(<tool_call>{"arguments": {"a": 1}, "name": "add"}</tool_call>)",
-         R"(add({"a":1}))");
+         R"(add({"a": 1}))");
   expect(kHermes, kFree, R"(<tool_call>{"name": "add", "arguments": "{\"a\": 1}"}</tool_call>)",
          R"(add({"a": 1}))");
+}
+
+TEST(ToolReader, ArgumentsAreSentAsTheyWereWritten) {
+  const std::string arguments =
+      R"({"a": 123456789012345678901234, "b":18446744073709551615,"c" : [-0.50, 1E2], "\"": "99999999999999999999\\"})";
+  for (const auto kind : {kFree, kForced})
+    expect(kHermes, kind,
+           R"(<tool_call>{"name": "add", "arguments": )" + arguments + "}</tool_call>",
+           "add(" + arguments + ")");
+  expect(kHermes, kFree,
+         R"(<tool_call>{"parameters": {"name": {"arguments": 1}} , "name": "add"}</tool_call>)",
+         R"(add({"name": {"arguments": 1}}))");
+  expect(kHermes, kFree, R"(<tool_call>{"name": "add", "argum\u0065nts": {"a": 1}}</tool_call>)",
+         R"(add({"a":1}))");
+  const char* const no_number =
+      R"(<tool_call>{"name": "add", "arguments": {"a": 012345678901234567890}}</tool_call>)";
+  expect(kHermes, kFree, no_number, no_number);
 }
 
 TEST(ToolReader, WhatIsNoCallIsContent) {
@@ -136,7 +153,7 @@ TEST(ToolReader, ForcedTextThatNoGrammarWroteIsContent) {
 TEST(ToolReader, ListsOfCalls) {
   const std::string text =
       R"(Well. [TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}}, {"name": "stop", "arguments": {}, "id": "123456789"}])";
-  expect(mistral(), kFree, text, R"(Well.|add({"a":1})|stop({}))");
+  expect(mistral(), kFree, text, R"(Well.|add({"a": 1})|stop({}))");
   const std::string forced =
       R"([TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}}, {"name": "stop", "arguments": {}}])";
   expect(mistral(), kForced, forced, R"(add({"a": 1})|stop({}))");

@@ -100,7 +100,7 @@ TEST(Tools, CallsAreAnsweredWholeAndStreamedAlike) {
   ASSERT_EQ(calls.size(), 2u);
   EXPECT_EQ(at(calls[0], "type").as_string(), "function");
   EXPECT_EQ(at(at(calls[0], "function"), "name").as_string(), "add");
-  EXPECT_EQ(at(at(calls[0], "function"), "arguments").as_string(), R"({"a":1,"b":2})");
+  EXPECT_EQ(at(at(calls[0], "function"), "arguments").as_string(), R"({"a": 1, "b": 2})");
   EXPECT_EQ(at(at(calls[1], "function"), "arguments").as_string(), "{}");
   EXPECT_NE(at(calls[0], "id").as_string(), at(calls[1], "id").as_string());
 
@@ -112,7 +112,7 @@ TEST(Tools, CallsAreAnsweredWholeAndStreamedAlike) {
   ASSERT_EQ(got.calls.size(), 2u);
   EXPECT_EQ(got.calls.at(0).name, "add");
   EXPECT_EQ(got.calls.at(0).ids, 1);
-  EXPECT_EQ(got.calls.at(0).arguments, R"({"a":1,"b":2})");
+  EXPECT_EQ(got.calls.at(0).arguments, R"({"a": 1, "b": 2})");
   EXPECT_EQ(got.calls.at(1).name, "stop");
 }
 
@@ -149,7 +149,7 @@ TEST(Tools, ChoicesOfOneCallAreTakenApartEach) {
   engine.emit(1, kCallAdd.substr(20), FinishReason::stop);
   engine.emit(2, ".", FinishReason::stop);
   const Response response = client.read_response();
-  EXPECT_EQ(assemble(response.body, 0).calls.at(0).arguments, R"({"a":1,"b":2})");
+  EXPECT_EQ(assemble(response.body, 0).calls.at(0).arguments, R"({"a": 1, "b": 2})");
   EXPECT_EQ(assemble(response.body, 0).finish, "tool_calls");
   EXPECT_EQ(assemble(response.body, 1).content, "Three.");
   EXPECT_EQ(assemble(response.body, 1).finish, "stop");
@@ -337,6 +337,21 @@ TEST(Tools, SchemasThatCannotBeKeptAreRefusedBeforeAnythingIsGenerated) {
             400);
   EXPECT_EQ(post(running.port(), kPath, body(R"("max_tokens":2)", loose)).status, 200)
       << "nothing was promised of its arguments";
+}
+
+TEST(Tools, WhatIsWrongIsNamed) {
+  RunningServer running(&demo_engine());
+  const std::string own =
+      R"({"messages":[{"role":"user","content":"x"}],"max_tokens":1,"logit_bias":{"5":60,"05":60}})";
+  const std::pair<std::string, const char*> cases[] = {
+      {body(R"("tool_choice":{"type":"custom","function":{"name":"add"}})"), "tool_choice"},
+      {own, "logit_bias"},
+  };
+  for (const auto& [request, param] : cases) {
+    const Response response = post(running.port(), kPath, request);
+    EXPECT_EQ(response.status, 400) << response.body;
+    EXPECT_EQ(response.error_param(), param);
+  }
 }
 
 TEST(Tools, ArgumentsAreAnObjectAlsoBehindAReference) {

@@ -201,6 +201,12 @@ TEST(ChatTools, ToolsWithoutAFormatAreRefused) {
       open_golden("mixtral_style").render(std::vector<ChatMessage>{{"user", "x"}}, options);
   ASSERT_FALSE(text.ok());
   EXPECT_EQ(text.error().code, Code::unsupported);
+  // An integer that templates do not take is one of the tools, not of the messages.
+  options.tools = *parse_json("[18446744073709551615]", "tools");
+  const auto large =
+      open_golden("qwen3_style").render(std::vector<ChatMessage>{{"user", "x"}}, options);
+  ASSERT_FALSE(large.ok());
+  EXPECT_TRUE(large.error().message.starts_with("tools: ")) << large.error().message;
 }
 
 TEST(ChatTools, VariablesReachTheTemplate) {
