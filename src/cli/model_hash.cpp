@@ -20,7 +20,7 @@ std::string model_hash(const std::string& folder) {
   if (names.ok())
     for (const std::string& name : *names) {
       std::error_code error;
-      const auto size = std::filesystem::file_size(folder + "/" + name, error);
+      const auto size = std::filesystem::file_size(std::filesystem::path(folder) / name, error);
       if (name.ends_with(".safetensors") && !error) facts += fmt::format("\n{} {}", name, size);
     }
   return fmt::format("crc32c:{:08x}", crc32c(std::as_bytes(std::span(facts))));
