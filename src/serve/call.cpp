@@ -54,13 +54,13 @@ std::optional<ApiError> parse_prompts(const Json& json, std::vector<Request>& pr
   return std::nullopt;
 }
 
-std::optional<ApiError> parse_input(const Json& body, Call& call) {
+std::optional<ApiError> parse_input(const Json& body, UnknownFields unknown, Call& call) {
   const char* name = call.endpoint == Endpoint::chat ? "messages" : "prompt";
   const Json* input = body.find(name);
   if (input == nullptr || input->is_null())
     return refuse_field(name, "missing_field", "{} is missing", name);
   if (call.endpoint == Endpoint::completions) return parse_prompts(*input, call.prompts);
-  return parse_messages(*input, call.prompts.emplace_back().messages);
+  return parse_messages(*input, unknown, call.prompts.emplace_back().messages);
 }
 
 /// {"token id": bias}
@@ -238,7 +238,7 @@ std::optional<ApiError> parse_call(std::string_view body, Endpoint endpoint,
   // What the endpoint's default will be is not known yet; the check that counts is the engine's.
   sampling.max_tokens = call.max_tokens.value_or(kMaxInt);
   if (auto error = check_sampling(sampling)) return error;
-  if (auto error = parse_input(json, call)) return error;
+  if (auto error = parse_input(json, unknown, call)) return error;
   if (terms.chat.continue_final_message)
     if (auto error = check_continued(call.prompts.front().messages)) return error;
   for (Request& request : call.prompts) {

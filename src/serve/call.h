@@ -69,7 +69,8 @@ std::optional<ApiError> parse_call(std::string_view body, Endpoint endpoint,
 /// Parses a body to an object within kMaxBodyDepth.
 std::optional<ApiError> parse_body(std::string_view body, Json& json);
 /// An array of messages of which every content is text (messages.cpp).
-std::optional<ApiError> parse_messages(const Json& json, std::vector<Message>& messages);
+std::optional<ApiError> parse_messages(const Json& json, UnknownFields unknown,
+                                       std::vector<Message>& messages);
 /// The last of them can be continued.
 std::optional<ApiError> check_continued(const std::vector<Message>& messages);
 

@@ -36,7 +36,7 @@ std::optional<ApiError> parse_chat_input(Fields& fields, const Json& messages, R
   read_chat_options(fields, request.chat, effort);
   if (fields.error()) return fields.error();
   if (tools.is_on()) request.chat.tools = tools.json;
-  if (auto error = parse_messages(messages, request.messages)) return error;
+  if (auto error = parse_messages(messages, UnknownFields::ignored, request.messages)) return error;
   return request.chat.continue_final_message ? check_continued(request.messages) : std::nullopt;
 }
 

@@ -13,6 +13,8 @@ namespace {
 constexpr std::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
 /// Of a message: what is served, and what changes nothing.
 constexpr std::string_view kMessageFields[] = {"role", "content", "name", "refusal"};
+// They have a meaning that would be lost, unless the role is one that they belong to.
+constexpr std::string_view kMeaningful[] = {"tool_calls", "tool_call_id", "function_call", "audio"};
 constexpr size_t kMaxCalls = 256;  // of one message
 
 bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
@@ -111,7 +113,14 @@ bool belongs_to(std::string_view field, const std::string& role) {
          (field == "tool_call_id" && role == "tool");
 }
 
-std::optional<ApiError> parse_role(const Json& json, const std::string& at, Message& message) {
+/// Unknown fields are ignored as those of a body are: servers that add reasoning_content get it back from their clients.
+bool is_refused(std::string_view field, const std::string& role, UnknownFields unknown) {
+  if (is_one_of(kMessageFields, field) || belongs_to(field, role)) return false;
+  return is_one_of(kMeaningful, field) || unknown == UnknownFields::refused;
+}
+
+std::optional<ApiError> parse_role(const Json& json, const std::string& at, UnknownFields unknown,
+                                   Message& message) {
   const Json* role = json.find("role");
   if (role == nullptr || !role->is_string())
     return refuse_field(at + ".role", "missing_field", "{}.role is missing", at);
@@ -121,7 +130,7 @@ std::optional<ApiError> parse_role(const Json& json, const std::string& at, Mess
                         json_text(*role));
   message.role = role->as_string();
   for (const auto& [name, value] : json.as_object())
-    if (!is_empty(value) && !is_one_of(kMessageFields, name) && !belongs_to(name, message.role))
+    if (!is_empty(value) && is_refused(name, message.role, unknown))
       return refuse_field(fmt::format("{}.{}", at, name), "unsupported_parameter",
                           "{}.{} is not supported in a message of role {}", at, name, message.role);
   // A developer's message is what a system message was called before.
@@ -129,10 +138,11 @@ std::optional<ApiError> parse_role(const Json& json, const std::string& at, Mess
   return std::nullopt;
 }
 
-std::optional<ApiError> parse_message(const Json& json, const std::string& at, Message& message) {
+std::optional<ApiError> parse_message(const Json& json, const std::string& at,
+                                      UnknownFields unknown, Message& message) {
   if (!json.is_object())
     return refuse_field(at, "invalid_value", "{} is {}, expected an object", at, json_text(json));
-  if (auto error = parse_role(json, at, message)) return error;
+  if (auto error = parse_role(json, at, unknown, message)) return error;
   if (const Json* const calls = find(json, "tool_calls"))
     if (auto error = parse_tool_calls(*calls, at + ".tool_calls", message.tool_calls)) return error;
   if (message.role == "tool") {
@@ -160,7 +170,8 @@ void name_answers(std::vector<Message>& messages) {
 
 }  // namespace
 
-std::optional<ApiError> parse_messages(const Json& json, std::vector<Message>& messages) {
+std::optional<ApiError> parse_messages(const Json& json, UnknownFields unknown,
+                                       std::vector<Message>& messages) {
   if (!json.is_array() || json.as_array().empty())
     return refuse_field("messages", "invalid_value",
                         "messages is {}, expected an array of at least one message",
@@ -169,8 +180,8 @@ std::optional<ApiError> parse_messages(const Json& json, std::vector<Message>& m
     return refuse_field("messages", "invalid_value", "messages has {} entries, expected at most {}",
                         json.as_array().size(), kMaxMessages);
   for (size_t i = 0; i < json.as_array().size(); ++i) {
-    auto error =
-        parse_message(json.as_array()[i], fmt::format("messages[{}]", i), messages.emplace_back());
+    auto error = parse_message(json.as_array()[i], fmt::format("messages[{}]", i), unknown,
+                               messages.emplace_back());
     if (error) return error;
   }
   name_answers(messages);

@@ -244,6 +244,19 @@ TEST(Call, StrictModeRefusesUnknownFields) {
   EXPECT_EQ(error->param, "whatever");
 }
 
+TEST(Call, UnknownFieldsOfAMessageAreIgnoredUnlessStrict) {
+  const std::string echoed = message(
+      R"({"role":"assistant","content":"a","reasoning_content":"b"},{"role":"user","content":"c"})");
+  Call call, strict;
+  const auto error = parse_call(echoed, Endpoint::chat, {}, UnknownFields::ignored, call);
+  ASSERT_FALSE(error) << error->message;
+  ASSERT_EQ(call.prompts[0].messages.size(), 2U);
+  EXPECT_EQ(call.prompts[0].messages[0].content, "a");
+  const auto refused = parse_call(echoed, Endpoint::chat, {}, UnknownFields::refused, strict);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->param, "messages[0].reasoning_content");
+}
+
 TEST(Call, TextPartsAreJoinedAndDevelopersSpeakAsSystem) {
   Call call;
   const auto error = parse_call(
