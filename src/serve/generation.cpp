@@ -71,6 +71,7 @@ std::optional<ApiError> Generation::prepare() {
     if (auto error = check_length(request)) return error;
     usage_.prompt_tokens += static_cast<int64_t>(request.prompt_tokens.size());
   }
+  if (auto error = check_reports(call_)) return error;
   make_writers();
   return std::nullopt;
 }

@@ -70,6 +70,21 @@ std::optional<ApiError> prepare_call(const Engine& engine, Call& call,
   return prepare_tools(engine, call, format);
 }
 
+std::optional<ApiError> check_reports(const Call& call) {
+  if (call.stream) return std::nullopt;
+  size_t entries = 0;
+  for (const Request& request : call.prompts)
+    if (const auto& top = request.sampling.logprobs)
+      entries += static_cast<size_t>(call.n) * static_cast<size_t>(request.sampling.max_tokens) *
+                 static_cast<size_t>(*top + 1);
+  if (entries <= kMaxReported) return std::nullopt;
+  return refuse_field(call.endpoint == Endpoint::chat ? "top_logprobs" : "logprobs",
+                      "invalid_value",
+                      "the answer could have {} log probabilities, expected at most {}: ask for a "
+                      "stream, or for fewer tokens (max_tokens), choices or likely tokens",
+                      entries, kMaxReported);
+}
+
 ApiError template_error(const Error& error, Endpoint endpoint) {
   ApiError refusal = api_error(error);
   const bool chat = endpoint == Endpoint::chat;

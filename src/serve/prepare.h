@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a call needs of the model before its prompt can be written: how it calls tools, and what its template reads.
 #pragma once
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,11 @@ namespace switchyard::serve {
 /// it is shown tools.
 std::optional<ApiError> prepare_call(const Engine& engine, Call& call,
                                      std::optional<ToolFormat>& format);
+
+/// Of tokens and their likeliest rivals, in an answer that is held until its end: about 100 bytes each.
+constexpr size_t kMaxReported = size_t{1} << 20;
+/// Refuses a whole answer that could have more log probabilities; lengths are known by now. Streams have no such bound.
+std::optional<ApiError> check_reports(const Call& call);
 
 /// Why messages or a prompt became no tokens.
 ApiError template_error(const Error& error, Endpoint endpoint);

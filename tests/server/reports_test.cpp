@@ -113,6 +113,16 @@ TEST(Reports, LogprobsOfACompletionAreFourLists) {
   EXPECT_EQ(text, at(first(json), "text").as_string());
 }
 
+// Held until its end, it would take some 100 bytes for each of them.
+TEST(Reports, AWholeAnswerHasABoundOfLogprobs) {
+  RunningServer running(&demo_engine());
+  const std::string call = R"({"prompt":["a","b"],"n":16,"max_tokens":)";
+  const auto refused = post(running.port(), kCompletions, call + R"(2000,"logprobs":20})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(at(at(refused.json(), "error"), "param").as_string(), "logprobs");
+  EXPECT_EQ(post(running.port(), kCompletions, call + R"(2,"logprobs":20})").status, 200);
+}
+
 TEST(Reports, StreamsReportEveryTokenOnce) {
   RunningServer running(&demo_engine());
   const std::string more = R"("logprobs":true,"top_logprobs":1,"return_token_ids":true)";
