@@ -199,4 +199,11 @@ std::string streamed_text(const std::string& body, int index) {
   return text;
 }
 
+const Json& at(const Json& json, const char* name) {
+  static const Json kNull;
+  const Json* found = json.find(name);
+  EXPECT_NE(found, nullptr) << name << " in " << json_text(json);
+  return found == nullptr ? kNull : *found;
+}
+
 }  // namespace switchyard

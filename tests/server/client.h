@@ -60,4 +60,7 @@ std::vector<std::string> events_of(const std::string& body);
 /// The text of choice `index` of a stream of either endpoint.
 std::string streamed_text(const std::string& body, int index = 0);
 
+/// The field of that name; a failure of the test, and null, where there is none.
+const Json& at(const Json& json, const char* name);
+
 }  // namespace switchyard

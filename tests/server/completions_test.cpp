@@ -28,13 +28,6 @@ std::string chat_reference(const std::string& question, int tokens) {
   return greedy_text(demo_engine(), request, tokens);
 }
 
-const Json& at(const Json& json, const char* name) {
-  static const Json kNull;
-  const Json* found = json.find(name);
-  EXPECT_NE(found, nullptr) << name << " in " << json_text(json);
-  return found == nullptr ? kNull : *found;
-}
-
 std::string message_text(const Response& response) {
   return at(at(at(response.json(), "choices").as_array()[0], "message"), "content").as_string();
 }

@@ -14,13 +14,6 @@
 namespace switchyard {
 namespace {
 
-const Json& at(const Json& json, const char* name) {
-  static const Json kNull;
-  const Json* found = json.find(name);
-  EXPECT_NE(found, nullptr) << name << " in " << json_text(json);
-  return found == nullptr ? kNull : *found;
-}
-
 TEST(Observe, ModelsAreListedAndUnknownOnesNamed) {
   serve::ServerOptions options;
   options.served_names = {"demo", "org/demo"};

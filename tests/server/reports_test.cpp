@@ -15,13 +15,6 @@ namespace {
 constexpr const char* kChat = "/v1/chat/completions";
 constexpr const char* kCompletions = "/v1/completions";
 
-const Json& at(const Json& json, const char* name) {
-  static const Json kNull;
-  const Json* found = json.find(name);
-  EXPECT_NE(found, nullptr) << name << " in " << json_text(json);
-  return found == nullptr ? kNull : *found;
-}
-
 const Json& first(const Json& json) { return at(json, "choices").as_array().at(0); }
 
 std::string chat(const std::string& more) {

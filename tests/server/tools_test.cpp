@@ -22,13 +22,6 @@ std::string body(const std::string& more, const std::string& tools = kAdd + "," 
                      tools, more.empty() ? "" : "," + more);
 }
 
-const Json& at(const Json& json, const char* name) {
-  static const Json kNull;
-  const Json* found = json.find(name);
-  EXPECT_NE(found, nullptr) << name << " in " << json_text(json);
-  return found == nullptr ? kNull : *found;
-}
-
 /// What a client of a stream has in the end: names and arguments by index, the content, the finish reason.
 struct Streamed {
   struct Call {
