@@ -82,6 +82,7 @@ class Serve final : public Command {
 Serve::Serve(CLI::App& parent, CLI::App*& app) {
   app = parent.add_subcommand("serve", "Answers OpenAI clients over HTTP");
   model_.declare(*app);
+  model_.declare_random(*app);
   declare_http(*app);
   declare_limits(*app);
   app->add_flag("--prefix-cache,!--no-prefix-cache", model_.engine.prefix_cache,
@@ -232,7 +233,8 @@ void Serve::observe(serve::ServerOptions& options) {
   engine.on_routed_step = [this](const RoutedStep& step) { routing_record_.push(step); };
   engine.wants_routed_step = [this] { return routing_record_.wanted(); };
   options.routing_record = &routing_record_;
-  options.model_hash = model_hash(engine.model);
+  options.model_hash =
+      model_hash(engine.random_model.empty() ? engine.model : "random " + engine.random_model);
   options.vllm_metrics = compat_ == "vllm";
   options.log_format = log_format_ == "json"   ? serve::LogFormat::json
                        : log_format_ == "text" ? serve::LogFormat::text
@@ -261,6 +263,7 @@ Result<serve::ServerOptions> Serve::server_options() {
 }
 
 std::string Serve::served_name() const {
+  if (!model_.engine.random_model.empty()) return "random-" + model_.engine.random_model;
   const std::filesystem::path path =
       std::filesystem::path(model_.engine.model + "/").lexically_normal().parent_path();
   const std::string name = path.filename().string();
