@@ -3,10 +3,13 @@
 // missing.
 #include "device/cuda.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 
+#include "base/clock.h"
 #include "device/device.h"
 
 namespace switchyard {
@@ -22,6 +25,18 @@ Error no_driver(cudaError_t error) {
 Error device_error(cudaError_t error, std::string_view what) {
   return fail(Code::device, "CUDA: {}: {} ({})", what, cudaGetErrorString(error),
               cudaGetErrorName(error));
+}
+
+bool is_there(const int32_t* word, int32_t value) noexcept {
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE) == value;
+}
+bool spin_until(int64_t deadline_ns, const int32_t* word, int32_t value) noexcept {
+  constexpr int kLooks = 64;  // between looks at the clock
+  while (!is_there(word, value)) {
+    if (now_ns() >= deadline_ns) return false;
+    for (int i = 0; i < kLooks && !is_there(word, value); ++i) __builtin_ia32_pause();
+  }
+  return true;
 }
 
 double mib(int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0); }
@@ -208,9 +223,49 @@ Result<CudaGraph> CudaStream::end_capture() {
 Status CudaStream::synchronize(std::string_view what) {
   keep(cudaGetLastError(), "launch a kernel");
   keep(cudaStreamSynchronize(stream_.get()), "run");
+  return report(what);
+}
+
+Status CudaStream::report(std::string_view what) {
   if (error_ == cudaSuccess) return {};
   const auto error = static_cast<cudaError_t>(std::exchange(error_, cudaSuccess));
   return device_error(error, fmt::format("device {}, {}, {}", device_, what, where_));
+}
+
+// Keeps what the work that has failed did.
+bool CudaStream::still_runs() noexcept {
+  const cudaError_t state = cudaStreamQuery(stream_.get());
+  if (state == cudaErrorNotReady) {
+    cudaGetLastError();  // is no error
+    return true;
+  }
+  keep(state, "run");
+  return false;
+}
+
+Status CudaStream::wait_until(const int32_t* word, int32_t value, std::string_view what) {
+  constexpr int64_t kSpinNs = 20'000'000;
+  constexpr auto kNap = std::chrono::microseconds(50);
+  keep(cudaGetLastError(), "launch a kernel");
+  bool runs = error_ == cudaSuccess;
+  if (runs && spin_until(now_ns() + kSpinNs, word, value)) return {};
+  while (runs && !is_there(word, value)) {
+    std::this_thread::sleep_for(kNap);
+    runs = still_runs();
+    if (!runs && !is_there(word, value)) {
+      keep(cudaErrorUnknown, "the work is done, but gave no result");
+    }
+  }
+  return report(what);
+}
+
+bool CudaStream::comes_before(int64_t deadline_ns, const int32_t* word, int32_t value) noexcept {
+  constexpr int64_t kWorthANap = 1'000'000;
+  for (int64_t left = deadline_ns - now_ns(); left > kWorthANap; left = deadline_ns - now_ns()) {
+    if (is_there(word, value)) return true;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(left / 4));
+  }
+  return spin_until(deadline_ns, word, value);
 }
 
 }  // namespace switchyard

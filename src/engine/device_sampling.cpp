@@ -10,15 +10,10 @@ std::span<const int32_t> output_of(const Live& live) {
   return std::span(live.tokens).subspan(static_cast<size_t>(live.prompt_tokens));
 }
 
-/// Rows of which the host needs the logits as the model gave them: the device does nothing to these.
-bool is_host_row(const Live& live) {
-  return live.params.logprobs.has_value() || !live.params.logit_bias.empty();
-}
-
 model::SampleSpec spec_of(const Live& live) {
   const SamplingParams& params = live.params;
   model::SampleSpec spec;
-  if (is_host_row(live)) {
+  if (DeviceSampling::is_host_row(live)) {
     spec.temperature = 0;
     return spec;
   }

@@ -19,6 +19,11 @@ class DeviceSampling {
  public:
   DeviceSampling(int vocab, int max_rows);
 
+  /// Of such a request the host needs the logits as the model gave them: the device does nothing to these.
+  static bool is_host_row(const Live& live) {
+    return live.params.logprobs.has_value() || !live.params.logit_bias.empty();
+  }
+
   /// One entry for each run that samples; runs[i] is the request of decision.runs[i]. Valid until the next call.
   std::span<const model::SampleSpec> specs(const schedule::Decision& decision,
                                            std::span<const Live* const> runs);

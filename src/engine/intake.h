@@ -29,6 +29,8 @@ class Intake {
   };
   /// False when nothing is new. Loop thread.
   bool drain(News& news);
+  /// Whether drain() would find something.
+  const std::atomic<bool>& has_news() const noexcept { return has_news_; }
   /// Blocks until something is new, or for that long, but for no more than a day. Loop thread.
   void wait(double seconds);
 

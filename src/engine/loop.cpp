@@ -133,11 +133,21 @@ void EngineLoop::finish_step(const schedule::Decision& decision, int64_t start_n
 Result<model::StepOutput> EngineLoop::forward(const schedule::Decision& decision) {
   model::StepInput input = batch_.build(decision, runs_);
   if (device_sampling_) input.sample = device_sampling_->specs(decision, runs_);
+  if (device_sampling_ && goes_on(decision)) input.goes_on_unless = &intake_.has_news();
   statistics_.begin_step(batch_.seq_offset(), picks_, skip_);
   records_step_ = recorder_ && (!options_.wants_routing || options_.wants_routing());
   if (!records_step_) return model_.forward(input, &statistics_);
   recorder_->begin_step(decision, runs_, stage_of(decision));
   return model_.forward(input, &*recorder_);
+}
+
+/// As far as can be known before the step: nobody waits, and every sequence gets a token on the device that is not its last.
+bool EngineLoop::goes_on(const schedule::Decision& decision) const {
+  if (!decision.decode_only || scheduler_.counts().waiting > 0) return false;
+  return std::none_of(runs_.begin(), runs_.end(), [](const Live* live) {
+    return live->matcher || DeviceSampling::is_host_row(*live) ||
+           static_cast<int>(live->tokens.size()) + 1 >= live->max_tokens;
+  });
 }
 
 void EngineLoop::take_in_news() {

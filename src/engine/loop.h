@@ -74,6 +74,7 @@ class EngineLoop {
 
  private:
   Result<model::StepOutput> forward(const schedule::Decision& decision);
+  bool goes_on(const schedule::Decision& decision) const;
   void take_in_news();
   void take_in(std::unique_ptr<Live> live);
   void end_expired(const schedule::Decision& decision);

@@ -28,6 +28,9 @@ class Recorder final : public model::RoutingObserver {
   void begin_step(const schedule::Decision& decision, std::span<const Live* const> live,
                   StepStage stage);
   void on_routing(int moe_layer, const Routing& routing) override;
+  bool wants_picks() const override {
+    return detail_ != RoutingDetail::counts || next_.wants_picks();
+  }
   /// Calls the sink, unless the step failed before its last layer.
   void end_step();
 

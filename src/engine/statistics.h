@@ -39,6 +39,7 @@ class Statistics final : public model::RoutingObserver {
   void begin_step(std::span<const int32_t> seq_offset, std::span<PickCounts* const> picks,
                   std::span<const int32_t> skip);
   void on_routing(int moe_layer, const Routing& routing) override;
+  bool wants_picks() const override { return counts_picks_; }
   StepRouting end_step(double seconds);
 
   void add_request(uint64_t prompt_tokens, uint64_t cached_tokens) noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one forward pass takes and gives.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <span>
 
@@ -34,6 +35,9 @@ struct StepInput {
   TensorView block_table;    ///< [B, max_blocks] i32
   TensorView logit_row;      ///< [N] i32: rows whose logits are wanted
   bool decode_only = false;  ///< every sequence adds one token
+  /// Not null: the next step will very likely be of the same sequences, each with the token that this step picks, as long as this
+  /// does not become true: a device may go ahead.
+  const std::atomic<bool>* goes_on_unless = nullptr;
   std::span<const SampleSpec>
       sample{};  ///< [N]; empty: logits are wanted. Only where Model::can_pick()
 };
@@ -54,6 +58,8 @@ class RoutingObserver {
   virtual ~RoutingObserver() = default;
   /// moe_layer counts MoE layers alone. The routing's arrays are valid during the call.
   virtual void on_routing(int moe_layer, const Routing& routing) = 0;
+  /// False: counts are enough for the coming step, and a routing's `expert` and `weight` may have a shape and no data.
+  virtual bool wants_picks() const { return true; }
 };
 
 }  // namespace switchyard::model

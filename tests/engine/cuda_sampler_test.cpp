@@ -101,7 +101,13 @@ class CudaSampler : public testing::Test {
       stream_.copy_in(logits->as<float>() + static_cast<int64_t>(i) * vocab, rows[i].logits.data(),
                       int64_t{vocab} * 4);
     }
-    EXPECT_TRUE(picks->queue(specs, logits->as<float>(), vocab, pick->as<int32_t>(), stream_));
+    const auto asked = picks->pack(specs);
+    EXPECT_TRUE(asked.picks);
+    const auto bytes = static_cast<int64_t>(picks->rows().size_bytes());
+    auto sample = CudaMemory::allocate(bytes, "a test");
+    stream_.copy_in(sample->data(), picks->rows().data(), bytes);
+    picks->queue(asked, static_cast<int>(count), sample->as<cuda::SampleRow>(), logits->as<float>(),
+                 vocab, pick->as<int32_t>(), stream_);
     std::vector<int32_t> found(rows.size());
     stream_.copy_out(found.data(), pick->data(), count * 4);
     const Status status = stream_.synchronize("test");

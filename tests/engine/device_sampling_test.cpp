@@ -27,6 +27,7 @@ class PickingModel final : public ModelPort {
   Result<model::StepOutput> forward(const model::StepInput& input,
                                     model::RoutingObserver* observer) override {
     EXPECT_EQ(input.sample.empty(), !picks_ || input.logit_row.shape[0] == 0);
+    went_on.push_back(input.goes_on_unless != nullptr);
     SWITCHYARD_ASSIGN(const model::StepOutput output, model_.forward(input, observer));
     logits_ = output.logits;
     if (!picks_ || ++steps_ % 5 == 0 || input.sample.empty()) return output;
@@ -45,6 +46,7 @@ class PickingModel final : public ModelPort {
   void between_steps() override {}
 
   int times_read = 0, decided = 0;
+  std::vector<bool> went_on;  ///< step by step
 
  private:
   int32_t pick(const model::SampleSpec& spec, float* logits) {
@@ -92,8 +94,23 @@ struct Outcome {
   int times_read = 0, decided = 0;
 };
 
+constexpr int kBlocks = 64, kBlock = 4;
+
+LoopOptions loop_options(int sequences) {
+  LoopOptions options;
+  options.limits.max_sequences = sequences;
+  options.limits.max_step_tokens = 16;
+  options.limits.block_tokens = kBlock;
+  options.limits.num_blocks = kBlocks;
+  options.max_model_len = 100;
+  options.vocab = FakeModel::kVocab;
+  options.experts.assign(FakeModel::kMoeLayers, FakeModel::kExperts);
+  options.eos_ids = {0, 2};
+  return options;
+}
+
 Outcome run(bool picks) {
-  constexpr int kRequests = 8, kSequences = 4, kBlocks = 64, kBlock = 4;
+  constexpr int kRequests = 8, kSequences = 4;
   FakeModel fake(kBlocks, kBlock, 16, kSequences);
   fake.poisoned_first_token = 105;  // of the last request
   fake.poisoned_from = 5;
@@ -105,15 +122,7 @@ Outcome run(bool picks) {
   Pool pool(PoolOptions{.num_threads = 1, .pin = false});
   Tracer tracer;
   MetricRegistry metrics;
-  LoopOptions options;
-  options.limits.max_sequences = kSequences;
-  options.limits.max_step_tokens = 16;
-  options.limits.block_tokens = kBlock;
-  options.limits.num_blocks = kBlocks;
-  options.max_model_len = 100;
-  options.vocab = FakeModel::kVocab;
-  options.experts.assign(FakeModel::kMoeLayers, FakeModel::kExperts);
-  options.eos_ids = {0, 2};
+  const LoopOptions options = loop_options(kSequences);
   EngineLoop loop(model, *tokenizer, options, pool, tracer, metrics);
   Outcome outcome;
   outcome.tokens.resize(kRequests);
@@ -166,6 +175,48 @@ TEST(DeviceSampling, TheTokensAreTheLoopsOwn) {
   EXPECT_FALSE(host.logprobs[3].empty());
   EXPECT_EQ(host.finish.back(), FinishReason::error) << "its logits were poisoned";
   EXPECT_GE(host.tokens[4].size(), 9u) << "its end was not masked";
+}
+
+// Which steps the loop expects to go on, of requests of so many tokens each, `sequences` at a time.
+std::vector<bool> foreseen(const std::vector<SamplingParams>& requests, int sequences) {
+  FakeModel fake(kBlocks, kBlock, 16, sequences);
+  PickingModel model(fake, true);
+  const auto tokenizer = *text::open_tokenizer(SWITCHYARD_SOURCE_DIR "/models/demo");
+  Pool pool(PoolOptions{.num_threads = 1, .pin = false});
+  Tracer tracer;
+  MetricRegistry metrics;
+  const LoopOptions options = loop_options(sequences);
+  EngineLoop loop(model, *tokenizer, options, pool, tracer, metrics);
+  for (const SamplingParams& params : requests) {
+    Request request;
+    request.prompt_tokens = {110, 111, 112};
+    request.sampling = params;
+    EXPECT_TRUE(loop.submit(
+                        std::move(request), [](const Event&) {}, *loop.reserve())
+                    .ok());
+  }
+  while (loop.turn()) {
+  }
+  return model.went_on;
+}
+
+TEST(DeviceSampling, AStepGoesOnUntilTheLastTokenUnlessSomebodyWaits) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.ignore_eos = true;
+  params.max_tokens = 4;
+  using Steps = std::vector<bool>;
+  EXPECT_EQ(foreseen({params}, 1), (Steps{false, true, true, false})) << "a prompt, three tokens";
+  EXPECT_EQ(foreseen({params, params}, 2), (Steps{false, true, true, false}));
+  EXPECT_EQ(foreseen({params, params}, 1),
+            (Steps{false, false, false, false, false, true, true, false}))
+      << "one waits while the other runs";
+  SamplingParams longer = params;
+  longer.max_tokens = 5;
+  EXPECT_EQ(foreseen({params, longer}, 2), (Steps{false, true, true, false, false}))
+      << "the first ends, then the second";
+  params.logprobs = 2;
+  EXPECT_EQ(foreseen({params}, 1), Steps(4, false)) << "the host needs every step's logits";
 }
 
 }  // namespace

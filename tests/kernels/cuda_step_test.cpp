@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA kernels between the experts against the reference or plain sums in f64: rows, heads, dense products, routing.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "cases/norm_rope_act.h"
 #include "kernels/cuda/dense_products.h"
+#include "kernels/cuda/step_head.h"
 #include "kernels/cuda_run.h"
 #include "kernels/entry_run.h"
 
@@ -143,29 +146,109 @@ TEST(CudaRows, HeadsAreTheReferences) {
   }
 }
 
-TEST(CudaRows, EmbeddingAndSwiglu) {
+// Rows of any order, tiles that the vocabulary does not fill, widths of one to four parts; twice, as the launch leaves what it counts
+// with fit for the next.
+TEST(CudaHead, LogitsAndLargestAreThoseOfItsParts) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
-  const int64_t tokens = 9, width = 130, vocab = 50;
-  const auto table = cases::bf16_values(vocab * width, 1);
-  std::vector<int32_t> token;
-  for (int i = 0; i < tokens; ++i) token.push_back(i * 17 % 50);
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    const OnDevice d_table = on_device(table, dtype), d_token(token),
-                   x(nullptr, tokens * width * 4);
-    cuda::embed({.token = d_token.as<int32_t>(),
-                 .table = d_table.data(),
-                 .dtype = dtype,
-                 .tokens = tokens,
-                 .width = width,
-                 .scale = 0.5f,
-                 .x = x.as<float>()},
-                queue());
-    std::vector<float> expected;
-    for (const int32_t t : token) {
-      for (int64_t i = 0; i < width; ++i) expected.push_back(0.5f * table[t * width + i]);
+  const std::vector<int32_t> order{3, 0, 7, 9, 5, 1, 8, 2};
+  for (const auto& [vocab, width] :
+       {std::pair<int64_t, int64_t>{1003, 1024}, {5000, 2048}, {777, 3072}, {2500, 4096}}) {
+    const auto x = cases::random_values(10 * width, 1, 2),
+               norm = cases::random_values(width, 2, 1.5f);
+    const auto table = cases::bf16_values(vocab * width, 3);
+    const OnDevice d_x(x), d_norm(norm), d_table = on_device(table, DType::bf16), row(order);
+    const OnDevice workspace(
+        std::vector<uint8_t>(static_cast<size_t>(cuda::step_head_workspace())));
+    for (const int64_t tokens : {1, 2, 5, 8}) {
+      SCOPED_TRACE(fmt::format("{} tokens, {} of {}", tokens, vocab, width));
+      const OnDevice logits(nullptr, tokens * vocab * 4), pick(nullptr, tokens * 4);
+      const OnDevice normed(nullptr, tokens * width * 2), expected(nullptr, tokens * vocab * 4);
+      const cuda::StepHead head{.x = d_x.as<float>(),
+                                .row = row.as<int32_t>(),
+                                .norm = d_norm.as<float>(),
+                                .table = d_table.data(),
+                                .tokens = tokens,
+                                .width = width,
+                                .vocab = vocab,
+                                .epsilon = 1e-5f,
+                                .scale = 0.5f,
+                                .logits = logits.as<float>(),
+                                .pick = pick.as<int32_t>(),
+                                .workspace = workspace.data()};
+      if (!cuda::step_head_accepts(head)) GTEST_SKIP() << "for sm_90 alone";
+      cuda::norm_rows({.x = d_x.as<float>(),
+                       .row = row.as<int32_t>(),
+                       .weight = d_norm.as<float>(),
+                       .tokens = tokens,
+                       .width = width,
+                       .eps = 1e-5f,
+                       .y_bf16 = normed.data()},
+                      queue());
+      cuda::dense_plain({.x = normed.data(),
+                         .weight = d_table.data(),
+                         .tokens = tokens,
+                         .n = vocab,
+                         .k = width,
+                         .alpha = 0.5f,
+                         .y = expected.as<float>()},
+                        queue());
+      const auto wanted = expected.read<float>(tokens * vocab);
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        cuda::step_head(head, queue());
+        const auto found = logits.read<float>(tokens * vocab);
+        expect_near(found, wanted, 1e-3);
+        const auto picks = pick.read<int32_t>(tokens);
+        for (int64_t t = 0; t < tokens; ++t) {
+          const auto first = found.begin() + t * vocab;
+          EXPECT_EQ(picks[static_cast<size_t>(t)], std::max_element(first, first + vocab) - first);
+        }
+      }
     }
-    EXPECT_EQ(x.read<float>(tokens * width), expected);
   }
+}
+
+TEST(CudaHead, ATokenWithNaNHasNoPickAndBitsDoNotDependOnOthers) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  const int64_t vocab = 3000, width = 2048, tokens = 6;
+  auto x = cases::random_values(tokens * width, 1, 2);
+  x[static_cast<size_t>(3 * width + 5)] = std::numeric_limits<float>::quiet_NaN();
+  const OnDevice d_x(x), norm(cases::random_values(width, 2, 1.5f));
+  const OnDevice table = on_device(cases::bf16_values(vocab * width, 3), DType::bf16);
+  const OnDevice workspace(std::vector<uint8_t>(static_cast<size_t>(cuda::step_head_workspace())));
+  std::vector<std::vector<float>> alone;
+  const auto run = [&](const std::vector<int32_t>& rows) {
+    const OnDevice row(rows), logits(nullptr, std::ssize(rows) * vocab * 4),
+        pick(nullptr, std::ssize(rows) * 4);
+    const cuda::StepHead head{.x = d_x.as<float>(),
+                              .row = row.as<int32_t>(),
+                              .norm = norm.as<float>(),
+                              .table = table.data(),
+                              .tokens = std::ssize(rows),
+                              .width = width,
+                              .vocab = vocab,
+                              .logits = logits.as<float>(),
+                              .pick = pick.as<int32_t>(),
+                              .workspace = workspace.data()};
+    if (!cuda::step_head_accepts(head))
+      return std::pair<std::vector<float>, std::vector<int32_t>>();
+    cuda::step_head(head, queue());
+    return std::pair(logits.read<float>(std::ssize(rows) * vocab),
+                     pick.read<int32_t>(std::ssize(rows)));
+  };
+  const auto [all, picks] = run({0, 1, 2, 3, 4, 5});
+  if (picks.empty()) GTEST_SKIP() << "for sm_90 alone";
+  for (int32_t t = 0; t < tokens; ++t) {
+    EXPECT_EQ(picks[static_cast<size_t>(t)] < 0, t == 3);
+    const auto [one, pick] = run({t});
+    EXPECT_EQ(pick[0], picks[static_cast<size_t>(t)]);
+    const bool same = std::equal(one.begin(), one.end(), all.begin() + t * vocab);
+    EXPECT_TRUE(same || t == 3) << t;
+  }
+}
+
+TEST(CudaRows, Swiglu) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  const int64_t tokens = 9, width = 130;
   auto gate_up = cases::random_values(tokens * 2 * width, 2, 4);
   gate_up[0] = -200;  // e^200 has no f32
   gate_up[1] = 200;

@@ -15,17 +15,6 @@ namespace switchyard::cuda {
 
 using StreamHandle = CUstream_st*;
 
-/// x[t] = scale * table[token[t]].
-struct Embed {
-  const int32_t* token = nullptr;  ///< [T]
-  const void* table = nullptr;     ///< [V, D] in `dtype`
-  DType dtype = DType::bf16;       ///< f32 or bf16
-  int64_t tokens = 0, width = 0;   ///< T, D
-  float scale = 1;
-  float* x = nullptr;  ///< [T, D]
-};
-void embed(const Embed& args, StreamHandle stream) noexcept;
-
 /// y[t] = rms_norm(x[row[t]]) * weight, in either or both precisions.
 struct NormRows {
   const float* x = nullptr;       ///< [*, D]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows between the products: embedding, RMS norm (alone, and with the gate's logits), SwiGLU. Bound by memory at many tokens and
+// Rows between the products: RMS norm (alone, and with the gate's logits), SwiGLU. Bound by memory at many tokens and
 // by latency at few. Source: Zhang and Sennrich 2019, arXiv 1910.07467; Shazeer 2020, arXiv 2002.05202.
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/step.h"
@@ -12,16 +12,6 @@ constexpr int kRowThreads = 512;
 constexpr int kRowQuads = 4;        // float4 of a row that a thread keeps
 constexpr int kRouteThreads = 128;  // 4 warps, an expert each
 constexpr int kRouteExperts = kRouteThreads / kWarp;
-
-template <class T>
-__global__ void embed_kernel(Embed a) {
-  let_next_begin();
-  const int64_t t = blockIdx.x;
-  const T* from = static_cast<const T*>(a.table) + int64_t{a.token[t]} * a.width;
-  for (int64_t i = threadIdx.x; i < a.width; i += blockDim.x) {
-    a.x[t * a.width + i] = to_f32(from[i]) * a.scale;
-  }
-}
 
 __device__ __forceinline__ void store_normed(const NormRows& a, int64_t at, float y) {
   if (a.y_f32 != nullptr) a.y_f32[at] = y;
@@ -191,12 +181,6 @@ __global__ void swiglu_kernel(Swiglu a) {
 }
 
 }  // namespace
-
-void embed(const Embed& args, StreamHandle stream) noexcept {
-  if (args.tokens == 0) return;
-  const auto kernel = args.dtype == DType::f32 ? embed_kernel<float> : embed_kernel<bf16>;
-  kernel<<<grid_of(args.tokens, 1), kRowThreads, 0, stream>>>(args);
-}
 
 void norm_rows(const NormRows& args, StreamHandle stream) noexcept {
   if (args.tokens == 0) return;

@@ -6,6 +6,7 @@
 //   adjust  one block a row: the sequence's tokens by their penalties, then masks; and another scan
 //   draw    one block a row, where the temperature is above 0
 // Bound by reading the logits once: 4 V bytes a row.
+#include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/primitives.cuh"
 #include "kernels/cuda/step_draw.cuh"
 #include "kernels/cuda/step_sample.h"
@@ -49,6 +50,8 @@ __device__ void join_parts(const Sample& a, unsigned row, bool first) {
 
 __global__ void __launch_bounds__(kScanThreads) scan_kernel(Sample a, bool first) {
   __shared__ unsigned long long warps[kScanThreads / 32];
+  let_next_begin();
+  wait_for_previous();
   const unsigned row = blockIdx.y, chunk = blockIdx.x;
   const float* logits = a.logits + row * a.vocab;
   const int64_t begin = a.vocab * chunk / kChunks, end = a.vocab * (chunk + 1) / kChunks;
@@ -125,10 +128,10 @@ int64_t sample_workspace(int rows) noexcept {
 void sample(const Sample& args, CUstream_st* stream) noexcept {
   if (args.rows == 0) return;
   const auto rows = static_cast<unsigned>(args.rows);
-  scan_kernel<<<dim3(kChunks, rows), kScanThreads, 0, stream>>>(args, true);
+  launch_chained(scan_kernel, dim3(kChunks, rows), kScanThreads, 0, stream, args, true);
   if (args.adjusts) {
     adjust_kernel<<<rows, kAdjustThreads, 0, stream>>>(args);
-    scan_kernel<<<dim3(kChunks, rows), kScanThreads, 0, stream>>>(args, false);
+    launch_chained(scan_kernel, dim3(kChunks, rows), kScanThreads, 0, stream, args, false);
   }
   if (args.draws) draw_kernel<<<rows, kDrawThreads, 0, stream>>>(args);
 }

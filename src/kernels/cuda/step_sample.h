@@ -18,6 +18,8 @@ struct SampleRow {
   float repetition = 1, presence = 0, frequency = 0;
   int32_t first_seen = 0, num_seen = 0;      ///< of Sample::seen
   int32_t first_masked = 0, num_masked = 0;  ///< of Sample::masked
+
+  friend bool operator==(const SampleRow&, const SampleRow&) = default;
 };
 
 /// A token of the sequence; each stands once.

@@ -249,7 +249,33 @@ Status CudaModel::run_ffn(int layer, const StepShape& shape) {
   return run_experts(layer, shape);
 }
 
-void CudaModel::run_head(const StepShape& shape, const StepPointers& step) {
+// Of few tokens in one launch, and the greedy choice with it.
+k::StepHead CudaModel::head_of(const Step& plan) const {
+  const StepPointers step = arrays_.pointers(plan.shape);
+  const bool greedy = plan.asked.picks && !plan.asked.draws && !plan.asked.adjusts;
+  return {.x = buffers_.x,
+          .row = step.logit_row,
+          .norm = weights_.final_norm,
+          .table = weights_.lm_head.data,
+          .dtype = options_.dtype,
+          .tokens = plan.shape.logit_rows,
+          .width = config_.width,
+          .vocab = config_.vocab,
+          .epsilon = config_.norm_eps,
+          .scale = config_.logit_scale,
+          .logits = buffers_.logits,
+          .pick = greedy ? buffers_.results : nullptr,
+          .workspace = head_workspace_.data()};
+}
+
+bool CudaModel::runs_in_head(const k::StepHead& head) const {
+  return !deterministic() && k::step_head_accepts(head);
+}
+
+void CudaModel::run_head(const Step& plan, const StepPointers& step) {
+  const StepShape& shape = plan.shape;
+  const k::StepHead head = head_of(plan);
+  if (runs_in_head(head)) return k::step_head(head, queue());
   k::NormRows args{.x = buffers_.x,
                    .row = step.logit_row,
                    .weight = weights_.final_norm,
@@ -283,19 +309,23 @@ Status CudaModel::show_hidden(int block, const StepShape& shape) {
 }
 
 // Everything between a step's arrays and its logits.
-Status CudaModel::launch(const StepShape& shape) {
+Status CudaModel::launch(const Step& plan) {
+  const StepShape& shape = plan.shape;
   const StepPointers step = arrays_.pointers(shape);
-  k::embed({.token = step.token,
-            .table = weights_.embedding.data,
-            .dtype = options_.dtype,
-            .tokens = shape.tokens,
-            .width = config_.width,
-            .scale = config_.embedding_scale,
-            .x = buffers_.x},
-           queue());
-  if (persistent_step_) {
+  k::BeginStep begin = arrays_.begin(shape);
+  begin.turn = results_.device_turn();
+  begin.advances = plan.advances;
+  begin.pick = buffers_.results;
+  begin.table = weights_.embedding.data;
+  begin.dtype = options_.dtype;
+  begin.width = config_.width;
+  begin.scale = config_.embedding_scale;
+  begin.x = buffers_.x;
+  begin.arrays_are_awaited = !plan.persistent;  // attention of decoding plans its work early
+  k::begin_step(begin, queue());
+  if (plan.persistent) {
     run_persistent(step);
-    run_head(shape, step);
+    run_head(plan, step);
     return {};
   }
   rows_ready_ = false;
@@ -304,7 +334,7 @@ Status CudaModel::launch(const StepShape& shape) {
     SWITCHYARD_TRY(run_ffn(l, shape));
     SWITCHYARD_TRY(show_hidden(l, shape));
   }
-  run_head(shape, step);
+  run_head(plan, step);
   return {};
 }
 

@@ -140,7 +140,16 @@ Status CudaModel::create_buffers() {
   for (size_t l = 0; l < config_.blocks.size(); ++l) {
     if (config_.blocks[l].router) SWITCHYARD_TRY(experts_[l].reserve(buffers_.experts, device_));
   }
-  SWITCHYARD_ASSIGN(results_, HostResults::create(config_, options_, buffers_));
+  SWITCHYARD_ASSIGN(host_results_, HostResults::create(config_, options_, buffers_));
+  std::vector<k::LayerPicks> layers;
+  for (size_t l = 0; l < config_.blocks.size(); ++l) {
+    if (config_.blocks[l].router)
+      layers.push_back({config_.blocks[l].router->num_experts, experts_[l].columns()});
+  }
+  SWITCHYARD_ASSIGN(results_, Results::create(layers, buffers_.logit_rows, device_));
+  SWITCHYARD_ASSIGN(head_workspace_,
+                    CudaMemory::allocate(k::step_head_workspace(), "the step's head"));
+  device_.fill(head_workspace_.data(), 0, head_workspace_.size());
   SWITCHYARD_ASSIGN(picks_, Picks::create(options_.max_sequences, device_));
   SWITCHYARD_ASSIGN(arrays_, StepArrays::create(options_, config_, stream_, device_));
   memory_.arena = buffers_.bytes();

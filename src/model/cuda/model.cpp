@@ -5,22 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
+#include "base/clock.h"
 #include "model/cuda/padding.h"
 
 namespace switchyard::model::cuda {
-namespace {
-
-// Rows that could not be scored have experts 0 ... K-1 with weights of 0.
-bool unusable_row(const int32_t* expert, const float* weight, int64_t top_k) {
-  for (int64_t k = 0; k < top_k; ++k) {
-    if (expert[k] != k || weight[k] != 0) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 std::string_view CudaModel::expert_kernel() const noexcept {
   for (size_t l = 0; l < config_.blocks.size(); ++l) {
     if (config_.blocks[l].router) return experts_[l].name();
@@ -28,125 +16,148 @@ std::string_view CudaModel::expert_kernel() const noexcept {
   return "dense.cuda";
 }
 
-StepShape CudaModel::shape_of(const StepInput& input) const {
-  return {input.token.shape[0], static_cast<int>(input.context_len.shape[0]),
-          input.logit_row.shape[0]};
+CudaModel::~CudaModel() {
+  const Status ended = device_.synchronize("end");  // what runs ahead still uses the memory
+  (void)ended;
 }
 
-// A graph stands for steps in which row t is sequence t's only token and wants its logits.
-bool CudaModel::can_replay(const StepInput& input, const StepShape& shape) const {
-  return input.decode_only && !hidden_probe_ && !host_routes_ && shape.tokens == shape.sequences &&
-         shape.logit_rows == shape.sequences && shape.sequences <= kPaddedSequences.back() &&
-         config_.rope.scaling != attention::RopeSpec::Scaling::dynamic;
-}
-
-Status CudaModel::replay(const StepShape& shape) {
-  CudaGraph& graph = graphs_[persistent_step_ ? 0 : shape.sequences];
-  if (!graph) {
-    // Outside the capture first: kernels raise their limits and the library chooses its algorithms then.
-    SWITCHYARD_TRY(launch(shape));
-    SWITCHYARD_TRY(device_.synchronize("prepare a graph"));
-    SWITCHYARD_TRY(device_.begin_capture());
-    const Status launched = launch(shape);
-    Result<CudaGraph> captured = device_.end_capture();
-    SWITCHYARD_TRY(launched);
-    SWITCHYARD_ASSIGN(graph, std::move(captured));
-    log(LogLevel::debug, "captured a decode step of {} sequences", shape.sequences);
+CudaModel::Step CudaModel::plan(const StepInput& input, const RoutingObserver* observer) {
+  Step step;
+  step.shape = {input.token.shape[0], static_cast<int>(input.context_len.shape[0]),
+                input.logit_row.shape[0]};
+  step.rows = static_cast<int>(input.logit_row.shape[0]);
+  step.as_graph = can_replay(input, step.shape);
+  if (step.as_graph) {
+    step.shape.sequences = padded(step.shape.sequences, options_);
+    step.shape.tokens = step.shape.logit_rows = step.shape.sequences;
   }
-  device_.replay(graph);
+  step.asked = picks_.pack(input.sample);
+  step.shape.samples = step.asked.picks && (step.asked.draws || step.asked.adjusts);
+  step.persistent = runs_persistent(input, step.shape);
+  step.shows_picks = observer != nullptr && buffers_.picks > 0 && observer->wants_picks();
+  return step;
+}
+
+void CudaModel::queue_choice(const Step& step) {
+  const switchyard::cuda::StepHead head = head_of(step);
+  if (head.pick != nullptr && runs_in_head(head)) return;  // is made already
+  picks_.queue(step.asked, step.rows_with_padding(), arrays_.pointers(step.shape).sample,
+               buffers_.logits, config_.vocab, buffers_.results, device_);
+}
+
+void CudaModel::queue_end(const Step& step) {
+  results_.queue(buffers_, step.asked.picks ? step.rows_with_padding() : 0, num_picks(step.shape),
+                 arrays_.pointers(step.shape).live, device_);
+}
+
+// All of a step, in whose turn its arrays were posted.
+Status CudaModel::queue(const Step& step) {
+  if (step.as_graph) {
+    SWITCHYARD_TRY(replay(step));
+  } else {
+    SWITCHYARD_TRY(launch(step));
+    if (step.asked.picks) queue_choice(step);
+    queue_end(step);
+  }
+  results_.next_turn();
   return {};
 }
 
-// Padding behind the step's own tokens is not shown.
-void CudaModel::observe(const StepInput& input, const StepShape& shape, RoutingObserver& observer) {
-  const int64_t tokens = input.token.shape[0];
-  const StepResults results(results_.results.as<int32_t>(), buffers_.logit_rows, num_picks(shape));
-  for (size_t l = 0; l < config_.blocks.size(); ++l) {
-    const std::optional<RouterSpec>& router = config_.blocks[l].router;
-    if (!router) continue;
-    const int64_t top_k = experts_[l].columns(), first = moe_layer_[l] * shape.tokens * most_picks_;
-    int32_t* expert = results.expert + first;
-    float* weight = results.weight + first;
-    if (const HostLoads* known = experts_[l].host_loads(); known != nullptr) {
-      observer.on_routing(moe_layer_[l],
-                          {.expert = TensorView::of(expert, {tokens, top_k}),
-                           .weight = TensorView::of(weight, {tokens, top_k}),
-                           .load = TensorView::of(known->load.data(), {router->num_experts}),
-                           .demand = TensorView::of(known->demand.data(), {router->num_experts}),
-                           .counts = known->counts});
-      continue;
-    }
-    std::fill_n(load_.begin(), router->num_experts, 0);
-    for (int64_t i = 0; i < tokens * top_k; ++i) {
-      if (expert[i] >= 0) ++load_[static_cast<size_t>(expert[i])];
-    }
-    RouteCounts counts;  // dropless
-    for (int64_t t = 0; t < tokens; ++t) {
-      counts.unusable_rows += unusable_row(expert + t * top_k, weight + t * top_k, top_k) ? 1 : 0;
-    }
-    const TensorView load = TensorView::of(load_.data(), {router->num_experts});
-    observer.on_routing(moe_layer_[l], {.expert = TensorView::of(expert, {tokens, top_k}),
-                                        .weight = TensorView::of(weight, {tokens, top_k}),
-                                        .load = load,
-                                        .demand = load,
-                                        .counts = counts});
+// What the step's last launch does not tell is copied.
+Status CudaModel::wait(const Step& step, uint32_t turn) {
+  if (step.asked.picks && !step.shows_picks) return results_.wait(turn, device_);
+  if (!step.asked.picks) {
+    const int64_t bytes = step.rows * config_.vocab * 4;
+    device_.copy_out(host_results_.logits.data(), buffers_.logits, bytes);
   }
-}
-
-// Queues the step and what comes back from it, and waits. `picks` says whether tokens are chosen here.
-Status CudaModel::run(const StepInput& input, const StepShape& shape, bool as_graph, bool observed,
-                      bool& picks) {
-  const ZoneScope zone(stream_.tracer(), Zone::device_step);
-  arrays_.send(input, shape, stream_, device_);
-  if (as_graph) {
-    SWITCHYARD_TRY(replay(shape));
-  } else {
-    SWITCHYARD_TRY(launch(shape));
-  }
-  logit_rows_ = input.logit_row.shape[0];
-  const bool sees_experts = observed && buffers_.picks > 0;
-  const StepResults results(buffers_.results, buffers_.logit_rows, num_picks(shape));
-  picks = !input.sample.empty() &&
-          picks_.queue(input.sample, buffers_.logits, config_.vocab, results.pick, device_);
-  if (!picks) {
-    device_.copy_out(results_.logits.data(), buffers_.logits, logit_rows_ * config_.vocab * 4);
-  }
-  if (picks || sees_experts) {
-    device_.copy_out(results_.results.data(), buffers_.results,
-                     sees_experts ? results.bytes : logit_rows_ * 4);
+  if (step.shows_picks) {
+    const int64_t bytes = StepResults(nullptr, buffers_.logit_rows, num_picks(step.shape)).bytes;
+    device_.copy_out(host_results_.results.data(), buffers_.results, bytes);
   }
   return device_.synchronize("run a step");
 }
 
-Result<StepOutput> CudaModel::forward(const StepInput& input, RoutingObserver* observer) {
-  StepShape shape = shape_of(input);
-  SWITCHYARD_CHECK(shape.tokens <= options_.max_step_tokens, "{} tokens in a step", shape.tokens);
-  SWITCHYARD_CHECK(shape.logit_rows <= options_.max_sequences, "{} logit rows", shape.logit_rows);
-  SWITCHYARD_CHECK(input.sample.empty() || std::ssize(input.sample) == shape.logit_rows,
-                   "{} rows, {} ways to choose", shape.logit_rows, input.sample.size());
-  device_.make_current();
-  const bool as_graph = can_replay(input, shape);
-  if (as_graph) {
-    shape.sequences = padded(shape.sequences, options_);
-    shape.tokens = shape.logit_rows = shape.sequences;
+// Padding behind the step's own tokens is not shown.
+void CudaModel::observe(const StepInput& input, const Step& step, uint32_t turn,
+                        RoutingObserver& observer) {
+  const int64_t tokens = input.token.shape[0], stride = step.shape.tokens * most_picks_;
+  const StepResults copied(host_results_.results.as<int32_t>(), buffers_.logit_rows,
+                           num_picks(step.shape));
+  for (size_t l = 0; l < config_.blocks.size(); ++l) {
+    const std::optional<RouterSpec>& router = config_.blocks[l].router;
+    if (!router) continue;
+    const int layer = moe_layer_[l];
+    const int64_t first = layer * stride, top_k = experts_[l].columns();
+    Routing routing;
+    routing.expert =
+        TensorView::of(step.shows_picks ? copied.expert + first : nullptr, {tokens, top_k});
+    routing.weight =
+        TensorView::of(step.shows_picks ? copied.weight + first : nullptr, {tokens, top_k});
+    if (const HostLoads* known = experts_[l].host_loads(); known != nullptr) {
+      routing.load = TensorView::of(known->load.data(), {router->num_experts});
+      routing.demand = TensorView::of(known->demand.data(), {router->num_experts});
+      routing.counts = known->counts;
+    } else {
+      routing.load = TensorView::of(results_.count(turn, layer), {router->num_experts});
+      routing.demand = routing.load;  // dropless
+      routing.counts.unusable_rows = results_.unusable(turn, layer);
+    }
+    observer.on_routing(layer, routing);
   }
-  persistent_step_ = runs_persistent(input, shape);
-  bool picks = false;
-  SWITCHYARD_TRY(run(input, shape, as_graph, observer != nullptr, picks));
-  if (observer != nullptr) observe(input, shape, *observer);
+}
+
+Result<StepOutput> CudaModel::run(const StepInput& input, RoutingObserver* observer) {
+  const ZoneScope zone(stream_.tracer(), Zone::device_step);
+  const Step step = plan(input, observer);
+  const bool known = is_ahead(input, step);
+  arrays_.pack(input, picks_.rows(), step.shape);
+  begun_ns_ = known ? ended_ns_ : now_ns();
+  if (!known) {
+    arrays_.post(results_.turn(), input, stream_, device_);
+    SWITCHYARD_TRY(queue(step));
+  }
+  last_ = step;
+  turn_ = results_.turn() - 1;
+  SWITCHYARD_TRY(go_ahead(input, step));
+  SWITCHYARD_TRY(wait(step, turn_));
+  ended_ns_ = now_ns();
+  learn_time(step);
+  if (observer != nullptr) observe(input, step, turn_, *observer);
   StepOutput output;
-  if (picks) {
-    output.pick = TensorView::of(results_.results.as<int32_t>(), {logit_rows_});
+  if (step.asked.picks) {
+    output.pick = TensorView::of(results_.pick(turn_), {step.rows});
   } else {
-    output.logits = TensorView::of(results_.logits.as<float>(), {logit_rows_, config_.vocab});
+    output.logits = TensorView::of(host_results_.logits.as<float>(), {step.rows, config_.vocab});
   }
   return output;
 }
 
+// Turns on the device and here may differ after a step that was not queued whole.
+void CudaModel::start_over() {
+  ahead_ = false;
+  const Status ended = device_.synchronize("end a step that has failed");
+  (void)ended;
+  results_.start_over(device_);
+}
+
+Result<StepOutput> CudaModel::forward(const StepInput& input, RoutingObserver* observer) {
+  const int64_t tokens = input.token.shape[0], rows = input.logit_row.shape[0];
+  SWITCHYARD_CHECK(tokens <= options_.max_step_tokens, "{} tokens in a step", tokens);
+  SWITCHYARD_CHECK(rows <= options_.max_sequences, "{} logit rows", rows);
+  SWITCHYARD_CHECK(input.sample.empty() || std::ssize(input.sample) == rows,
+                   "{} rows, {} ways to choose", rows, input.sample.size());
+  device_.make_current();
+  Result<StepOutput> output = run(input, observer);
+  if (!output.ok()) start_over();
+  return output;
+}
+
 Result<TensorView> CudaModel::read_logits() {
-  device_.copy_out(results_.logits.data(), buffers_.logits, logit_rows_ * config_.vocab * 4);
+  if (ahead_) SWITCHYARD_TRY(repeat_last());
+  const int64_t bytes = last_.rows * config_.vocab * 4;
+  device_.copy_out(host_results_.logits.data(), buffers_.logits, bytes);
   SWITCHYARD_TRY(device_.synchronize("read logits"));
-  return TensorView::of(results_.logits.as<float>(), {logit_rows_, config_.vocab});
+  return TensorView::of(host_results_.logits.as<float>(), {last_.rows, config_.vocab});
 }
 
 }  // namespace switchyard::model::cuda

@@ -4,7 +4,8 @@
 //   embed -> [ norm -> qkv -> heads -> attention -> out, added -> norm -> gate -> experts, added ] x L -> norm -> logits
 //
 // load.cpp makes it, layers.cpp queues the launches, model.cpp runs steps. Steps in which every sequence adds one token replay a
-// graph, one per padded number of sequences, captured when it is first needed.
+// graph, one per padded number of sequences, captured when it is first needed; and where the caller expects the next step to go on
+// with the tokens of this one, it is queued before this one has ended (replay.cpp).
 #pragma once
 #include <map>
 #include <string>
@@ -12,9 +13,11 @@
 
 #include "kernels/cuda/dense_products.h"
 #include "kernels/cuda/step.h"
+#include "kernels/cuda/step_head.h"
 #include "kernels/cuda/step_persistent.h"
 #include "model/cuda/buffers.h"
 #include "model/cuda/picks.h"
+#include "model/cuda/results.h"
 #include "model/cuda/step_arrays.h"
 #include "model/cuda/weights.h"
 #include "model/devices.h"
@@ -25,6 +28,7 @@ class CudaModel final : public Model {
  public:
   CudaModel(const ModelConfig& config, const LoadOptions& options, Stream stream)
       : config_(config), options_(options), stream_(stream) {}
+  ~CudaModel() override;
 
   Status load(const std::string& folder);
 
@@ -39,6 +43,18 @@ class CudaModel final : public Model {
   }
 
  private:
+  struct Step {
+    StepShape shape;
+    Picks::Asked asked;
+    bool as_graph = false;
+    bool persistent = false;   // a single launch for all layers
+    bool advances = false;     // goes on from the step before, with what the device knows
+    bool shows_picks = false;  // of experts, to an observer
+    int rows = 0;              // whose logits are wanted, without padding
+
+    int rows_with_padding() const { return as_graph ? static_cast<int>(shape.logit_rows) : rows; }
+  };
+
   // load.cpp
   Status create_experts(int compute_capability);
   Status fill_weights(const std::string& folder);
@@ -48,7 +64,7 @@ class CudaModel final : public Model {
   void log_attention() const;
 
   // layers.cpp: queues everything between a step's arrays and its logits
-  Status launch(const StepShape& shape);
+  Status launch(const Step& plan);
   void run_attention(int layer, const StepShape& shape, const StepPointers& step);
   void run_qkv(int layer, const StepShape& shape);
   Status run_ffn(int layer, const StepShape& shape);
@@ -56,7 +72,9 @@ class CudaModel final : public Model {
   void run_split_gate(int layer, const switchyard::cuda::NormRoute& both);
   void run_gated_dense(int layer, const StepShape& shape, const float* weight_logits);
   Status run_experts(int layer, const StepShape& shape);
-  void run_head(const StepShape& shape, const StepPointers& step);
+  void run_head(const Step& plan, const StepPointers& step);
+  switchyard::cuda::StepHead head_of(const Step& plan) const;
+  bool runs_in_head(const switchyard::cuda::StepHead& head) const;
   void norm(const float* weight, const StepShape& shape, bool for_gates);
   void dense(const std::byte* x, const Matrix& matrix, int64_t tokens, float* y, bool add);
   switchyard::cuda::Dense normed_product(int layer, const StepShape& shape) const;
@@ -72,15 +90,25 @@ class CudaModel final : public Model {
   void run_persistent(const StepPointers& step);
 
   // model.cpp
-  StepShape shape_of(const StepInput& input) const;
-  bool can_replay(const StepInput& input, const StepShape& shape) const;
-  Status replay(const StepShape& shape);
-  Status run(const StepInput& input, const StepShape& shape, bool as_graph, bool observed,
-             bool& picks);
+  Step plan(const StepInput& input, const RoutingObserver* observer);
+  Result<StepOutput> run(const StepInput& input, RoutingObserver* observer);
+  Status queue(const Step& step);
+  void queue_choice(const Step& step);
+  void queue_end(const Step& step);
+  Status wait(const Step& step, uint32_t turn);
+  void start_over();
   int64_t num_picks(const StepShape& shape) const {  // entries of StepResults::expert
     return config_.num_moe_blocks() * shape.tokens * most_picks_;
   }
-  void observe(const StepInput& input, const StepShape& shape, RoutingObserver& observer);
+  void observe(const StepInput& input, const Step& step, uint32_t turn, RoutingObserver& observer);
+
+  // replay.cpp
+  bool can_replay(const StepInput& input, const StepShape& shape) const;
+  Status replay(const Step& step);
+  bool is_ahead(const StepInput& input, const Step& step) const;
+  Status go_ahead(const StepInput& input, const Step& step);
+  void learn_time(const Step& step);
+  Status repeat_last();
 
   CudaStreamHandle queue() const noexcept { return device_.handle(); }
   bool bf16() const noexcept { return options_.dtype == DType::bf16; }
@@ -102,13 +130,19 @@ class CudaModel final : public Model {
   bool fast_attention_ = false;
   StepArrays arrays_;
   Buffers buffers_;
-  HostResults results_;
+  HostResults host_results_;
+  Results results_;
   Picks picks_;
-  int64_t logit_rows_ = 0;  // of the last step
+  Step last_;                            // the step before, and
+  uint32_t turn_ = 0;                    // its turn
+  bool ahead_ = false;                   // the step after it is queued
+  int pause_ = 0;                        // steps until the next may be
+  int64_t begun_ns_ = 0, ended_ns_ = 0;  // of the last step, as the host sees it
+  std::map<int, int64_t> usual_ns_;      // that a replayed step lasts, by sequences
   switchyard::cuda::DenseProducts products_;
-  std::map<int, CudaGraph> graphs_;                      // by sequences; 0 is the persistent step's
+  std::map<int, CudaGraph> graphs_;  // see graph_key()
+  CudaMemory head_workspace_;
   CudaMemory persistent_layers_, persistent_workspace_;  // empty where it does not run
-  bool persistent_step_ = false;                         // the step at hand is a single launch
   bool rows_ready_ = false;    // buffers_.rows holds the next block's normed rows
   std::vector<int32_t> load_;  // [E] picks of a layer, for the observer
   std::vector<float> hidden_;  // [T, D] for the probe

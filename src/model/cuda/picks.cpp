@@ -33,58 +33,62 @@ k::SampleRow row_of(const SampleSpec& spec, int64_t first_seen, int64_t first_ma
 
 // One list behind the other in pinned memory.
 template <class T>
-T* append(std::byte*& at, std::span<const T> from) {
-  auto* to = reinterpret_cast<T*>(at);
-  if (!from.empty()) std::memcpy(to, from.data(), from.size_bytes());
+void append(std::byte*& at, std::span<const T> from) {
+  if (!from.empty()) std::memcpy(at, from.data(), from.size_bytes());
   at += from.size_bytes();
-  return to;
 }
 
 }  // namespace
 
 Result<Picks> Picks::create(int max_rows, CudaStream& device) {
   Picks picks;
-  const int64_t bytes = max_rows * static_cast<int64_t>(sizeof(k::SampleRow)) +
-                        kMostListed * static_cast<int64_t>(sizeof(SeenToken));
+  picks.rows_.reserve(static_cast<size_t>(max_rows));
+  const int64_t bytes = kMostListed * static_cast<int64_t>(sizeof(SeenToken));
   const int64_t workspace = k::sample_workspace(max_rows);
-  SWITCHYARD_ASSIGN(picks.host_, PinnedMemory::allocate(bytes, "how tokens are chosen"));
-  SWITCHYARD_ASSIGN(picks.device_, CudaMemory::allocate(bytes, "how tokens are chosen"));
+  SWITCHYARD_ASSIGN(picks.host_, PinnedMemory::allocate(bytes, "seen tokens"));
+  SWITCHYARD_ASSIGN(picks.device_, CudaMemory::allocate(bytes, "seen tokens"));
   SWITCHYARD_ASSIGN(picks.workspace_, CudaMemory::allocate(workspace, "the choice of tokens"));
   device.fill(picks.workspace_.data(), 0, workspace);
   return picks;
 }
 
-bool Picks::queue(std::span<const SampleSpec> specs, float* logits, int64_t vocab, int32_t* pick,
-                  CudaStream& device) {
-  int64_t seen = 0, masked = 0;
-  bool draws = false;
-  auto* row = host_.as<k::SampleRow>();
+Picks::Asked Picks::pack(std::span<const SampleSpec> specs) {
+  Asked asked;
+  rows_.clear();
+  num_seen_ = num_masked_ = 0;
   for (const SampleSpec& spec : specs) {
-    *row++ = row_of(spec, seen, masked);
-    seen += std::ssize(spec.seen);
-    masked += std::ssize(spec.masked);
-    draws |= spec.temperature != 0;
+    rows_.push_back(row_of(spec, num_seen_, num_masked_));
+    num_seen_ += std::ssize(spec.seen);
+    num_masked_ += std::ssize(spec.masked);
+    asked.draws |= spec.temperature != 0;
   }
-  if (seen + masked > kMostListed) return false;
-  auto* at = reinterpret_cast<std::byte*>(row);
+  asked.picks = !specs.empty() && num_seen_ + num_masked_ <= kMostListed;
+  asked.adjusts = num_seen_ + num_masked_ > 0;
+  if (!asked.picks || !asked.adjusts) return asked;
+  auto* at = host_.data();
   for (const SampleSpec& spec : specs) append(at, spec.seen);
   for (const SampleSpec& spec : specs) append(at, spec.masked);
-  const bool adjusts = seen + masked > 0;
-  if (draws || adjusts) device.copy_in(device_.data(), host_.data(), at - host_.data());
-  const auto* rows = device_.as<k::SampleRow>();
-  const auto* first_seen = reinterpret_cast<const k::SeenToken*>(rows + specs.size());
+  return asked;
+}
+
+void Picks::queue(const Asked& asked, int count, const k::SampleRow* on_device, float* logits,
+                  int64_t vocab, int32_t* pick, CudaStream& device) {
+  const auto* seen = device_.as<k::SeenToken>();
+  if (asked.adjusts) {
+    const int64_t bytes = num_seen_ * static_cast<int64_t>(sizeof(SeenToken)) + num_masked_ * 4;
+    device.copy_in(device_.data(), host_.data(), bytes);
+  }
   k::sample({.logits = logits,
              .vocab = vocab,
-             .rows = static_cast<int>(specs.size()),
-             .row = rows,
-             .seen = first_seen,
-             .masked = reinterpret_cast<const int32_t*>(first_seen + seen),
-             .adjusts = adjusts,
-             .draws = draws,
+             .rows = count,
+             .row = on_device,
+             .seen = seen,
+             .masked = reinterpret_cast<const int32_t*>(seen + num_seen_),
+             .adjusts = asked.adjusts,
+             .draws = asked.draws,
              .pick = pick,
              .workspace = workspace_.data()},
             device.handle());
-  return true;
 }
 
 }  // namespace switchyard::model::cuda

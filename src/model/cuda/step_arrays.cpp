@@ -9,19 +9,21 @@
 namespace switchyard::model::cuda {
 namespace {
 
-// Where each array of a shape begins, in integers; aligned to 16 bytes.
-struct Offsets {
-  int64_t token, rope_row, slot, logit_row, seq_offset, context_len, end;
-};
-Offsets offsets_of(const StepShape& shape) {
-  const auto room = [](int64_t count) { return (count + 3) / 4 * 4; };
-  Offsets at{};
-  at.rope_row = room(shape.tokens);
+namespace k = switchyard::cuda;
+using k::StepLayout;
+
+constexpr int kSampleWords = sizeof(k::SampleRow) / 4;
+
+StepLayout layout_of(const StepShape& shape) {
+  const auto room = [](int64_t count) { return static_cast<int32_t>((count + 3) / 4 * 4); };
+  StepLayout at;
+  at.rope_row = at.token + room(shape.tokens);
   at.slot = at.rope_row + room(shape.tokens);
   at.logit_row = at.slot + room(shape.tokens);
   at.seq_offset = at.logit_row + room(shape.logit_rows);
   at.context_len = at.seq_offset + room(shape.sequences + 1);
-  at.end = at.context_len + room(shape.sequences);
+  at.sample = at.context_len + room(shape.sequences);
+  at.end = at.sample + (shape.samples ? room(shape.logit_rows * kSampleWords) : 0);
   return at;
 }
 
@@ -40,10 +42,13 @@ Result<StepArrays> StepArrays::create(const LoadOptions& options, const ModelCon
   arrays.scaling_ = config.rope.scaling;
   arrays.pairs_ = config.rope.rotary_dim / 2;
   SWITCHYARD_ASSIGN(arrays.rope_, attention::RopeTable::create(config.rope));
-  const StepShape largest{options.max_step_tokens, options.max_sequences, options.max_sequences};
-  const int64_t row_bytes = offsets_of(largest).end * 4;
+  const StepShape largest{options.max_step_tokens, options.max_sequences, options.max_sequences,
+                          true};
+  arrays.slot_words_ = layout_of(largest).end;
+  arrays.packed_.resize(static_cast<size_t>(arrays.slot_words_));
+  const int64_t row_bytes = arrays.slot_words_ * 4, mail_bytes = row_bytes * k::kMailSlots;
   const int64_t table_bytes = int64_t{options.max_sequences} * arrays.max_blocks_ * 4;
-  SWITCHYARD_ASSIGN(arrays.host_rows_, PinnedMemory::allocate(row_bytes, "a step's rows"));
+  SWITCHYARD_ASSIGN(arrays.host_rows_, PinnedMemory::allocate(mail_bytes, "a step's rows"));
   SWITCHYARD_ASSIGN(arrays.rows_, CudaMemory::allocate(row_bytes, "a step's rows"));
   SWITCHYARD_ASSIGN(arrays.host_tables_, PinnedMemory::allocate(table_bytes, "block tables"));
   SWITCHYARD_ASSIGN(arrays.tables_, CudaMemory::allocate(table_bytes, "block tables"));
@@ -62,22 +67,26 @@ Result<StepArrays> StepArrays::create(const LoadOptions& options, const ModelCon
   return arrays;
 }
 
-// Padded sequences repeat the first one, so that they touch no expert that is not touched anyway.
-void StepArrays::pack(const model::StepInput& input, const StepShape& shape) {
-  const Offsets at = offsets_of(shape);
-  auto* rows = host_rows_.as<int32_t>();
+void StepArrays::pack(const model::StepInput& input, std::span<const SampleRow> sample,
+                      const StepShape& shape) {
+  shape_ = shape;
+  layout_ = layout_of(shape);
+  const StepLayout& at = layout_;
+  auto* const rows = packed_.data();
   const auto tokens = input.token.shape[0];
   const int sequences = num_sequences(input);
   const int32_t* position = input.position.as<int32_t>();
   const int32_t* seq_offset = input.seq_offset.as<int32_t>();
   const int32_t* table = input.block_table.as<int32_t>();
   const auto table_width = input.block_table.shape[1];
+  rows[StepLayout::kLive] = static_cast<int32_t>(tokens);
   std::memcpy(rows + at.token, input.token.as<int32_t>(), static_cast<size_t>(tokens) * 4);
   std::memcpy(rows + at.logit_row, input.logit_row.as<int32_t>(),
               static_cast<size_t>(input.logit_row.shape[0]) * 4);
   std::memcpy(rows + at.seq_offset, seq_offset, static_cast<size_t>(sequences + 1) * 4);
   std::memcpy(rows + at.context_len, input.context_len.as<int32_t>(),
               static_cast<size_t>(sequences) * 4);
+  if (shape.samples) std::memcpy(rows + at.sample, sample.data(), sample.size_bytes());
   for (int b = 0; b < sequences; ++b) {
     for (int32_t t = seq_offset[b]; t < seq_offset[b + 1]; ++t) {
       rows[at.rope_row + t] = dynamic() ? t : position[t];
@@ -85,20 +94,72 @@ void StepArrays::pack(const model::StepInput& input, const StepShape& shape) {
                           position[t] % block_tokens_;
     }
   }
-  for (int b = sequences; b < shape.sequences; ++b) {  // one token each
+  pack_padding(sequences);
+}
+
+// Padded sequences, one token each, repeat the first one, so that they touch no expert that is not touched anyway.
+void StepArrays::pack_padding(int first) {
+  const StepLayout& at = layout_;
+  auto* const rows = packed_.data();
+  for (int b = first; b < shape_.sequences; ++b) {
     rows[at.token + b] = rows[at.token];
     rows[at.rope_row + b] = rows[at.rope_row];
     rows[at.slot + b] = static_cast<int32_t>(dump_block_) * block_tokens_;
     rows[at.logit_row + b] = b;
     rows[at.seq_offset + b + 1] = b + 1;
     rows[at.context_len + b] = rows[at.context_len];
+    if (!shape_.samples) continue;
+    std::memcpy(rows + at.sample + b * kSampleWords, rows + at.sample, sizeof(SampleRow));
   }
+}
+
+void StepArrays::post(uint32_t turn, const model::StepInput& input, const Stream& stream,
+                      CudaStream& device) {
+  post_again(turn);
+  send_tables(input, device);
+  if (dynamic()) send_rotations(input, stream, device);
+}
+
+void StepArrays::post_again(uint32_t turn) {
+  std::memcpy(slot(turn), packed_.data(), static_cast<size_t>(layout_.end) * 4);
+}
+
+bool StepArrays::can_go_on() const noexcept {
+  const int32_t* context = packed_.data() + layout_.context_len;
+  return std::none_of(context, context + packed_[StepLayout::kLive],
+                      [&](int32_t c) { return (c + 1) % block_tokens_ == 0; });
+}
+
+bool StepArrays::is_next(const model::StepInput& input, std::span<const SampleRow> sample,
+                         const int32_t* pick) const {
+  const int live = packed_[StepLayout::kLive];
+  if (!input.decode_only || num_sequences(input) != live || input.logit_row.shape[0] != live) {
+    return false;
+  }
+  const int32_t *token = input.token.as<int32_t>(), *row = input.logit_row.as<int32_t>();
+  const int32_t* context = input.context_len.as<int32_t>();
+  const int32_t* table = input.block_table.as<int32_t>();
+  const auto table_width = input.block_table.shape[1];
+  for (int b = 0; b < live; ++b) {
+    const int32_t* sent = host_tables_.as<int32_t>() + int64_t{b} * sent_blocks_;
+    if (token[b] != pick[b] || row[b] != b ||
+        context[b] != packed_[static_cast<size_t>(layout_.context_len + b)] + 1 ||
+        std::memcmp(table + b * table_width, sent, static_cast<size_t>(sent_blocks_) * 4) != 0) {
+      return false;
+    }
+    if (!shape_.samples) continue;
+    SampleRow expected;
+    std::memcpy(static_cast<void*>(&expected), packed_.data() + layout_.sample + b * kSampleWords,
+                sizeof(expected));
+    ++expected.position;
+    if (sample[static_cast<size_t>(b)] != expected) return false;
+  }
+  return true;
 }
 
 // Only the blocks that a sequence of this step can have are sent; and nothing when they are those of the last step, as between most
 // decode steps: each copy keeps the launches waiting for some microseconds.
-void StepArrays::send_tables(const model::StepInput& input, const StepShape& shape,
-                             CudaStream& device) {
+void StepArrays::send_tables(const model::StepInput& input, CudaStream& device) {
   const int sequences = num_sequences(input);
   const auto table_width = input.block_table.shape[1];
   const int32_t* table = input.block_table.as<int32_t>();
@@ -111,18 +172,18 @@ void StepArrays::send_tables(const model::StepInput& input, const StepShape& sha
   const int used = (longest + block_tokens_ - 1) / block_tokens_;
   auto* to = host_tables_.as<int32_t>();
   const auto row_bytes = static_cast<size_t>(used) * 4;
-  bool same = sent_sequences_ == shape.sequences && sent_blocks_ == used;
-  for (int b = 0; b < shape.sequences; ++b) {
+  bool same = sent_sequences_ == shape_.sequences && sent_blocks_ == used;
+  for (int b = 0; b < shape_.sequences; ++b) {
     int32_t* const row = to + int64_t{b} * used;
     const int32_t* const from = table + (b < sequences ? b : 0) * table_width;
     same = same && std::memcmp(row, from, row_bytes) == 0;
     if (!same) std::memcpy(row, from, row_bytes);
   }
   if (same) return;
-  sent_sequences_ = shape.sequences;
+  sent_sequences_ = shape_.sequences;
   sent_blocks_ = used;
   device.copy_rows_in(tables_.data(), int64_t{max_blocks_} * 4, to, int64_t{used} * 4,
-                      shape.sequences);
+                      shape_.sequences);
 }
 
 void StepArrays::send_rotations(const model::StepInput& input, const Stream& stream,
@@ -143,16 +204,8 @@ void StepArrays::send_rotations(const model::StepInput& input, const Stream& str
   device.copy_in(to + rope_rows_ * pairs_, sin, tokens * pairs_ * 4);
 }
 
-void StepArrays::send(const model::StepInput& input, const StepShape& shape, const Stream& stream,
-                      CudaStream& device) {
-  pack(input, shape);
-  device.copy_in(rows_.data(), host_rows_.data(), offsets_of(shape).end * 4);
-  send_tables(input, shape, device);
-  if (dynamic()) send_rotations(input, stream, device);
-}
-
 StepPointers StepArrays::pointers(const StepShape& shape) const noexcept {
-  const Offsets at = offsets_of(shape);
+  const StepLayout at = layout_of(shape);
   const auto* rows = rows_.as<int32_t>();
   const auto* cos = rotations_.as<float>();
   return {.token = rows + at.token,
@@ -164,7 +217,17 @@ StepPointers StepArrays::pointers(const StepShape& shape) const noexcept {
           .block_table = tables_.as<int32_t>(),
           .cos = cos,
           .sin = cos + rope_rows_ * pairs_,
-          .max_blocks = max_blocks_};
+          .max_blocks = max_blocks_,
+          .live = rows + StepLayout::kLive,
+          .sample = reinterpret_cast<const SampleRow*>(rows + at.sample)};
+}
+
+k::BeginStep StepArrays::begin(const StepShape& shape) const noexcept {
+  return {.slots = host_rows_.as<int32_t>(),
+          .slot_words = slot_words_,
+          .arrays = rows_.as<int32_t>(),
+          .layout = layout_of(shape),
+          .tokens = shape.tokens};
 }
 
 }  // namespace switchyard::model::cuda

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first and the last launch of a step (step_mail.h).
+//
+//   begin    one block a token; given arrays are copied by block 0
+//   publish  one block a MoE layer counts its picks; the block that comes last writes the number that the host waits for, behind a
+//            fence of the whole system
+// Bound by latency: one read of host memory, about 1.5 us, where arrays are given; a write and its fence at the end.
+#include "kernels/cuda/chain.cuh"
+#include "kernels/cuda/step_mail.h"
+#include "kernels/cuda/step_math.cuh"
+#include "kernels/ops/moe_route.h"
+
+namespace switchyard::cuda {
+namespace {
+
+constexpr int kBeginThreads = 512;
+
+// Token t of a step that advances, and its arrays one position on. Padding repeats the first sequence, with a slot that nobody reads.
+__device__ int advance(const BeginStep& a, int t) {
+  const StepLayout& at = a.layout;
+  const int live = a.arrays[StepLayout::kLive];
+  const int token = max(0, a.pick[t < live ? t : 0]);  // no token: nobody wants this step
+  a.arrays[at.token + t] = token;
+  a.arrays[at.rope_row + t] += 1;
+  if (t < live) a.arrays[at.slot + t] += 1;
+  a.arrays[at.context_len + t] += 1;
+  if (at.end > at.sample) reinterpret_cast<SampleRow*>(a.arrays + at.sample)[t].position += 1;
+  return token;
+}
+
+template <class T, bool kAdvances>
+__global__ void __launch_bounds__(kBeginThreads) begin_kernel(BeginStep a) {
+  __shared__ int shared_token;
+  if (!a.arrays_are_awaited) let_next_begin();
+  const int t = static_cast<int>(blockIdx.x);
+  const int32_t* const slot = a.slots + *a.turn % kMailSlots * a.slot_words;
+  if (threadIdx.x == 0) {
+    shared_token = kAdvances ? advance(a, t) : __ldcv(slot + a.layout.token + t);
+  }
+  if (t == 0 && !kAdvances) {
+    auto* const to = reinterpret_cast<int4*>(a.arrays);
+    for (int i = threadIdx.x; i < a.layout.end / 4; i += kBeginThreads) {
+      to[i] = __ldcv(reinterpret_cast<const int4*>(slot) + i);
+    }
+  }
+  if (a.arrays_are_awaited) __threadfence();
+  __syncthreads();
+  if (a.arrays_are_awaited) let_next_begin();
+  const T* from = static_cast<const T*>(a.table) + int64_t{shared_token} * a.width;
+  for (int64_t i = threadIdx.x; i < a.width; i += kBeginThreads) {
+    a.x[t * a.width + i] = to_f32(from[i]) * a.scale;
+  }
+}
+
+// Rows that could not be scored have experts 0 ... K-1 with weights of 0.
+__device__ bool is_unusable(const int32_t* expert, const float* weight, int top_k) {
+  for (int k = 0; k < top_k; ++k) {
+    if (expert[k] != k || weight[k] != 0) return false;
+  }
+  return true;
+}
+
+// A layer's picks by expert, through shared memory to the host.
+__device__ void count_layer(const PublishStep& a, int l, int32_t* slot) {
+  extern __shared__ int count[];
+  __shared__ int unusable;
+  const int experts = a.layer[l].experts, top_k = a.layer[l].top_k;
+  const int32_t* const expert = a.expert + l * a.stride;
+  const float* const weight = a.weight + l * a.stride;
+  for (int e = threadIdx.x; e < experts; e += blockDim.x) count[e] = 0;
+  if (threadIdx.x == 0) unusable = 0;
+  __syncthreads();
+  const int tokens = *a.live;
+  for (int i = threadIdx.x; i < tokens * top_k; i += blockDim.x) {
+    if (expert[i] >= 0) atomicAdd(&count[expert[i]], 1);
+  }
+  for (int t = threadIdx.x; t < tokens; t += blockDim.x) {
+    if (is_unusable(expert + int64_t{t} * top_k, weight + int64_t{t} * top_k, top_k)) {
+      atomicAdd(&unusable, 1);
+    }
+  }
+  __syncthreads();
+  int32_t* const to = slot + a.layout.count + l * a.layout.room;
+  for (int e = threadIdx.x; e < experts; e += blockDim.x) to[e] = count[e];
+  if (threadIdx.x == 0) slot[a.layout.unusable + l] = unusable;
+}
+
+__global__ void publish_kernel(PublishStep a) {
+  let_next_begin();
+  wait_for_previous();
+  const uint32_t turn = *a.turn;
+  int32_t* const slot = a.slots + turn % kMailSlots * a.layout.end;
+  if (blockIdx.x == 0) {
+    for (int i = threadIdx.x; i < a.rows; i += blockDim.x) slot[a.layout.pick + i] = a.pick[i];
+  }
+  if (a.layers > 0) count_layer(a, static_cast<int>(blockIdx.x), slot);
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  __threadfence_system();
+  if (atomicAdd(a.turn + 1, 1u) != gridDim.x - 1) return;
+  __threadfence_system();
+  a.turn[1] = 0;
+  a.turn[0] = turn + 1;
+  *reinterpret_cast<volatile uint32_t*>(slot + ResultLayout::kTurn) = turn + 1;
+}
+
+}  // namespace
+
+void begin_step(const BeginStep& args, StreamHandle stream) noexcept {
+  if (args.tokens == 0) return;
+  const bool wide = args.dtype == DType::f32;
+  const auto given = wide ? begin_kernel<float, false> : begin_kernel<bf16, false>;
+  const auto ahead = wide ? begin_kernel<float, true> : begin_kernel<bf16, true>;
+  const auto kernel = args.advances ? ahead : given;
+  // As all launches of the chain want it: see launch_chained().
+  cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                       cudaSharedmemCarveoutMaxShared);
+  kernel<<<grid_of(args.tokens, 1), kBeginThreads, 0, stream>>>(args);
+}
+
+void publish_step(const PublishStep& args, StreamHandle stream) noexcept {
+  const auto blocks = static_cast<unsigned>(args.layers > 0 ? args.layers : 1);
+  // Many tokens want all threads; few are quicker with few.
+  const unsigned threads = args.stride > 4096 ? 1024 : 256;
+  launch_chained(publish_kernel, dim3(blocks), threads,
+                 static_cast<size_t>(args.layout.room) * sizeof(int), stream, args);
+}
+
+}  // namespace switchyard::cuda
