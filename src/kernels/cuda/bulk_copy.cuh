@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk copies into shared memory and the barriers that count their bytes; a barrier over a whole grid. sm_90 and newer;
-// includes nothing of ours.
+// Bulk copies into shared memory and the barriers that count their bytes. sm_90 and newer; includes nothing of ours.
 // Source: PTX ISA 9.0, sections "mbarrier" and "cp.async.bulk".
 #pragma once
 #include <cstdint>
@@ -42,20 +41,6 @@ __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_
           "r"(to),
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
-}
-
-// One thread of each block of a grid that is resident as a whole. `word` is zero in its low 31 bits before and after:
-// the blocks' additions make 2^31, and its top bit turns over.
-__device__ __forceinline__ void grid_barrier(uint32_t* word) {
-  const uint32_t part = blockIdx.x == 0 ? 0x80000000u - (gridDim.x - 1) : 1;
-  uint32_t before, now;
-  asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], %2;"
-               : "=r"(before)
-               : "l"(word), "r"(part)
-               : "memory");
-  do {
-    asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(word) : "memory");
-  } while (((before ^ now) & 0x80000000u) == 0);
 }
 
 }  // namespace switchyard::cuda

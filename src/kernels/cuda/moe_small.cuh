@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The single-launch layer (moe_small_sm90a.cu) before its products: sizes, shared memory, the routing that every block
-// makes, what part of the products is the block's, and the warp that streams its weights.
+// The single-launch layer (moe_small_sm90a.cu) before its products: sizes, shared memory, how the products are cut, and the warp that
+// streams the weights.
 #pragma once
+#include <type_traits>
+
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/moe_bias.cuh"
 #include "kernels/cuda/moe_entries.h"
@@ -9,7 +11,8 @@
 
 namespace switchyard::cuda::small_layer {
 
-inline constexpr int kMaxTokens = 16, kMaxExperts = 256, kMaxRows = 256;
+inline constexpr int kMaxTokens = 16, kMaxExperts = 256, kMostPicks = 16;
+inline constexpr int kMaxRows = kMaxTokens * kMostPicks;
 inline constexpr int kGroups = 4, kGroupWarps = 4, kConsumers = kGroups * kGroupWarps;
 inline constexpr int kConsumerThreads = kConsumers * 32, kThreads = kConsumerThreads + 32;
 inline constexpr int kStageBytes = 16384;
@@ -32,7 +35,9 @@ struct Shape {
   int tokens = 0, width = 0;
   int up_blocks = 0;    // of 64 inputs: Dp / 64
   int down_blocks = 0;  // Fp / 64
-  int down_share = 0;   // weight blocks of w2 that a block of threads takes of every expert
+  int down_share =
+      0;  // weight blocks of w2 that a block of threads takes of every expert, where these are not claimed
+  int piece_blocks = 0;  // of a piece that is claimed
 };
 
 // Weight blocks of w2 for each block of threads: as even as can be, but where a few per cent more let runs end with the
@@ -45,6 +50,24 @@ inline int down_share(int rows, int row_length, int blocks) noexcept {
   return even;
 }
 
+// Weight blocks of a row of w2 to a piece that blocks of threads claim. With at least six pieces for each block the quick ones
+// can take more; whole stages then. Else one round, or what comes nearest to it.
+inline int piece_blocks(int rows, int row_length, int blocks) noexcept {
+  const auto in_row = [&](int piece) { return (row_length + piece - 1) / piece; };
+  for (int piece = row_length / 8 * 8; piece >= 8; piece -= 4) {
+    if (rows * in_row(piece) >= 6 * blocks) return (row_length + in_row(piece) - 1) / in_row(piece);
+  }
+  int best = row_length, least = 1 << 30;
+  for (int cut = 1; cut <= row_length; ++cut) {
+    const int piece = in_row(cut), rounds = (rows * in_row(piece) + blocks - 1) / blocks;
+    if (rounds * piece < least) {
+      least = rounds * piece;
+      best = piece;
+    }
+  }
+  return best;
+}
+
 /// Without biases.
 inline Shape shape_of(const MoeFfn::Problem& problem, int64_t tokens, int blocks) noexcept {
   Shape shape;
@@ -54,7 +77,10 @@ inline Shape shape_of(const MoeFfn::Problem& problem, int64_t tokens, int blocks
   shape.width = static_cast<int>(problem.width);
   shape.up_blocks = static_cast<int>(MoePack::padded(problem.width) / 64);
   shape.down_blocks = static_cast<int>(MoePack::padded(problem.ffn_width) / 64);
-  if (blocks > 0) shape.down_share = down_share(shape.up_blocks * 2, shape.down_blocks, blocks);
+  if (blocks > 0) {
+    shape.down_share = down_share(shape.up_blocks * 2, shape.down_blocks, blocks);
+    shape.piece_blocks = piece_blocks(shape.up_blocks * 2, shape.down_blocks, blocks);
+  }
   return shape;
 }
 
@@ -94,83 +120,6 @@ struct Work {
   }
 };
 
-// ---- routing
-
-__device__ __forceinline__ Pick route_of(const RouteRule& rule, const float* logits,
-                                         const float* bias) {
-  if (rule.experts <= 64) return choose_experts<2>(rule, logits, bias, lane_id());
-  if (rule.experts <= 128) return choose_experts<4>(rule, logits, bias, lane_id());
-  return choose_experts<kMaxExperts / 32>(rule, logits, bias, lane_id());
-}
-
-// The list of hit experts, every expert's first row, and what this block does, from the bit masks; one warp a run of 32 experts. Rows and hits
-// are counted in one word.
-__device__ inline void list_hits(Shared& s, const Shape& shape, Work& work) {
-  const int lane = lane_id(), warp = warp_id(), experts = shape.rule.experts;
-  if (warp * 32 >= experts) return;
-  const auto counted = [&](int expert) -> uint32_t {
-    const uint32_t tokens = expert < experts ? s.tokens[expert] : 0;
-    return __popc(tokens) | (tokens != 0 ? 1u << 16 : 0);
-  };
-  uint32_t before = 0;
-  for (int w = 0; w < warp; ++w) before += __reduce_add_sync(kAllLanes, counted(w * 32 + lane));
-  const int expert = warp * 32 + lane;
-  const uint32_t mine = counted(expert);
-  uint32_t through = mine;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const uint32_t lower = __shfl_up_sync(kAllLanes, through, step);
-    if (lane >= step) through += lower;
-  }
-  const uint32_t first = before + through - mine;
-  if (expert < experts) s.first_row[expert] = static_cast<int>(first & 0xffff);
-  if (mine != 0) {
-    s.hit_expert[first >> 16] = expert;
-    s.hit_row[first >> 16] = static_cast<int>(first & 0xffff);
-  }
-  if (expert == experts - 1) {
-    const uint32_t all = before + through;
-    s.num_hit = static_cast<int>(all >> 16);
-    s.hit_row[all >> 16] = static_cast<int>(all & 0xffff);
-    work = Work(shape, s.num_hit);
-  }
-}
-
-// Lane k of warp t gives pick k of token t its row.
-__device__ inline void place_pick(Shared& s, const Shape& shape, const Pick& pick, float weight) {
-  const int t = warp_id(), k = lane_id();
-  if (t >= shape.tokens || k >= shape.rule.top_k) return;
-  int row = -1;
-  if (pick.expert >= 0) {
-    row = s.first_row[pick.expert] + __popc(s.tokens[pick.expert] & ((1u << t) - 1));
-    s.row_token[row] = t;
-  }
-  const int at = t * shape.rule.top_k + k;
-  s.pick_expert[at] = pick.expert;
-  s.pick_row[at] = row;
-  s.pick_weight[at] = weight;
-}
-
-// What the route kernel would have written, by the consumers of one block.
-__device__ inline void store_routing(const Shared& s, const Shape& shape, const DeviceRouting& to) {
-  const int thread = static_cast<int>(threadIdx.x);
-  for (int i = thread; i < shape.tokens * shape.rule.top_k; i += kConsumerThreads) {
-    to.expert[i] = s.pick_expert[i];
-    to.weight[i] = s.pick_weight[i];
-    to.pick_row[i] = s.pick_row[i];
-  }
-  for (int e = thread; e < shape.rule.experts; e += kConsumerThreads) {
-    to.slot_offset[e] = s.first_row[e];
-  }
-  const int rows = s.hit_row[s.num_hit];
-  for (int i = thread; i < s.num_hit; i += kConsumerThreads) to.hit[i] = s.hit_expert[i];
-  for (int i = thread; i < rows; i += kConsumerThreads) to.row_token[i] = s.row_token[i];
-  if (thread == 0) {
-    *to.num_hit = s.num_hit;
-    to.slot_offset[shape.rule.experts] = rows;
-  }
-}
-
 // ---- the down product of a block as pieces
 
 // 32 outputs x a run of inputs.
@@ -180,12 +129,14 @@ struct Piece {
   int stages;         // of one hit
   bool split;         // a hit's stages go round the groups; else they are one group's
 
-  __device__ Piece(const Shape& shape, const Work& work, int at) {
-    row_block = at / shape.down_blocks;
-    begin = at % shape.down_blocks;
-    blocks = min(shape.down_blocks - begin, work.down_end - at);
-    stages = (blocks + kStageBlocks - 1) / kStageBlocks;
-    split = stages >= kGroups;
+  __device__ Piece(const Shape& shape, const Work& work, int at)
+      : Piece(shape, at / shape.down_blocks, at % shape.down_blocks, work.down_end - at) {}
+  // Piece `number` of those that are claimed.
+  __device__ Piece(const Shape& shape, int number)
+      : Piece(shape, number / pieces_in_row(shape),
+              number % pieces_in_row(shape) * shape.piece_blocks, shape.piece_blocks) {}
+  __device__ static int pieces_in_row(const Shape& shape) {
+    return (shape.down_blocks + shape.piece_blocks - 1) / shape.piece_blocks;
   }
   // Block (of threads) i gives its part of the sums as number i + row_block; these are the first and the last.
   __device__ int first_part(const Shape& shape) const {
@@ -193,6 +144,13 @@ struct Piece {
   }
   __device__ int last_part(const Shape& shape) const {
     return ((row_block + 1) * shape.down_blocks - 1) / shape.down_share + row_block;
+  }
+
+ private:
+  __device__ Piece(const Shape& shape, int row, int from, int most) : row_block(row), begin(from) {
+    blocks = min(shape.down_blocks - begin, most);
+    stages = (blocks + kStageBlocks - 1) / kStageBlocks;
+    split = stages >= kGroups;
   }
 };
 
@@ -262,35 +220,55 @@ struct Producer {
     }
   }
 
-  __device__ void up(const Work& work, const char* w13) {
+  // `first_stages_copied()` is called once the item's first stages are on their way.
+  template <class Then>
+  __device__ void up_item(const Work& work, int item, int64_t expert, const char* w13,
+                          const Then& first_stages_copied) {
     const int64_t tile_bytes = int64_t{shape.up_blocks} * MoePack::kBlockBytes;
-    const int blocks = static_cast<int>(gridDim.x);
-    for (int item = static_cast<int>(blockIdx.x); item < work.items; item += blocks) {
-      const int64_t expert = s.hit_expert[item / work.tiles];
-      const char* from = w13 + (expert * work.tiles + item % work.tiles) * tile_bytes;
-      for (int c = 0; c < work.item_stages; ++c) {
-        copy(c % kGroups, from + c * kStageBytes,
-             min(kStageBlocks, shape.up_blocks - c * kStageBlocks));
-      }
+    const char* from = w13 + (expert * work.tiles + item % work.tiles) * tile_bytes;
+    for (int c = 0; c < work.item_stages; ++c) {
+      copy(c % kGroups, from + c * kStageBytes,
+           min(kStageBlocks, shape.up_blocks - c * kStageBlocks));
+      if (c == min(kGroups, work.item_stages) - 1) first_stages_copied();
+    }
+  }
+  __device__ void down_hit(const Piece& piece, int hit, int64_t expert, const char* w2) {
+    const int64_t row_bytes = int64_t{shape.down_blocks} * MoePack::kBlockBytes;
+    const char* from = w2 + (expert * shape.up_blocks * 2 + piece.row_block) * row_bytes +
+                       piece.begin * MoePack::kBlockBytes;
+    for (int c = 0; c < piece.stages; ++c) {
+      copy((piece.split ? c : hit) % kGroups, from + c * kStageBytes,
+           min(kStageBlocks, piece.blocks - c * kStageBlocks));
     }
   }
 
+  __device__ void up(const Work& work, const char* w13) {
+    const int blocks = static_cast<int>(gridDim.x);
+    for (int item = static_cast<int>(blockIdx.x); item < work.items; item += blocks) {
+      up_item(work, item, s.hit_expert[item / work.tiles], w13, [] {});
+    }
+  }
   __device__ void down(const Work& work, const char* w2) {
-    const int64_t row_bytes = int64_t{shape.down_blocks} * MoePack::kBlockBytes;
-    const int64_t expert_bytes = shape.up_blocks * 2 * row_bytes;
     for (int at = work.down_begin; at < work.down_end;) {
       const Piece piece(shape, work, at);
-      for (int hit = 0; hit < s.num_hit; ++hit) {
-        const char* from = w2 + s.hit_expert[hit] * expert_bytes + piece.row_block * row_bytes +
-                           piece.begin * MoePack::kBlockBytes;
-        for (int c = 0; c < piece.stages; ++c) {
-          copy((piece.split ? c : hit) % kGroups, from + c * kStageBytes,
-               min(kStageBlocks, piece.blocks - c * kStageBlocks));
-        }
-      }
+      for (int hit = 0; hit < s.num_hit; ++hit) down_hit(piece, hit, s.hit_expert[hit], w2);
       at += piece.blocks;
     }
   }
+};
+
+// Items that a block does, when they are dealt in turn.
+struct DealtItems {
+  int end;
+  __device__ int first() const {
+    return after(static_cast<int>(blockIdx.x) - static_cast<int>(gridDim.x));
+  }
+  /// -1: none.
+  __device__ int after(int item) const {
+    item += static_cast<int>(gridDim.x);
+    return item < end ? item : -1;
+  }
+  __device__ void advance() {}
 };
 
 }  // namespace switchyard::cuda::small_layer

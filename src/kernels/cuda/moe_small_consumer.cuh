@@ -2,13 +2,14 @@
 // The warps of the single-launch layer (moe_small_sm90a.cu) that multiply: its up items, and its down pieces with their join.
 #pragma once
 #include "kernels/cuda/glu.cuh"
-#include "kernels/cuda/moe_small.cuh"
+#include "kernels/cuda/moe_small_rows.cuh"
 
 namespace switchyard::cuda::small_layer {
 
 // kTilesN: n8 of tokens.
-template <int kTilesN, int kStages, class Shared = small_layer::Shared>
+template <int kTilesN, int kStages, class Shared = small_layer::Shared, class Hidden = PlainHidden>
 struct Consumer {
+  using Word = typename Hidden::Word;
   static constexpr bool kAhead = kTilesN == 1;
   using Sums = float[2][kTilesN][4];  // two m16: the rows of a weight block
   using Partials = float[kConsumers][2][kTilesN][128];
@@ -18,6 +19,7 @@ struct Consumer {
   const Work& work;
   uint32_t ring;
   Partials& partials;
+  uint32_t tag = 0;  // of this launch's values
   RingCursor<kStages> place = {};
   int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   int group = warp / kGroupWarps, member = warp % kGroupWarps, g = lane / 4, q = lane % 4;
@@ -31,34 +33,8 @@ struct Consumer {
     return value;
   }
 
-  // The tokens that a lane multiplies with one weight block: chunks 2 q and 2 q + 1 of 64 inputs, so that the quarters of
-  // a warp read all banks of the weights.
-  struct Tokens {
-    uint4 chunk[2][kTilesN];
-  };
-  // Where the tokens of this warp's next stage are. While registers last (8 tokens) they are read one stage ahead, over the
-  // borders of items and hits: the way to L2 is as long as the work on a stage.
-  struct Source {
-    const bf16* row[kTilesN];
-    int tiles = 0;   // n8 that exist
-    int blocks = 0;  // weight blocks from this stage on
-
-    __device__ Tokens read(int member) const {
-      Tokens tokens = {};
-#pragma unroll
-      for (int n = 0; n < kTilesN; ++n) {
-        if (member >= blocks || n >= tiles) break;
-        tokens.chunk[0][n] = reinterpret_cast<const uint4*>(row[n])[0];
-        tokens.chunk[1][n] = reinterpret_cast<const uint4*>(row[n])[1];
-      }
-      return tokens;
-    }
-    __device__ void advance(int stages) {
-#pragma unroll
-      for (int n = 0; n < kTilesN; ++n) row[n] += stages * kStageInputs;
-      blocks -= stages * kStageBlocks;
-    }
-  };
+  using Tokens = TokensOf<kTilesN>;
+  using Source = PlainRows<kTilesN>;
 
   // The group's first stage of an item, or of a hit expert in a piece.
   __device__ Source item_source(int item, const bf16* x) const {
@@ -85,6 +61,23 @@ struct Consumer {
       source.row[n] = hidden +
                       int64_t{first_row + min(n * 8 + g, rows - 1)} * shape.down_blocks * 64 +
                       piece.begin * 64 + first * kStageInputs + member * 64 + q * 16;
+    }
+    return source;
+  }
+
+  __device__ TaggedRows<kTilesN> hit_source(const Piece& piece, int hit,
+                                            const uint64_t* hidden) const {
+    const int first_row = s.hit_row[hit], rows = s.hit_row[hit + 1] - first_row;
+    const int first = piece.split ? group : 0;
+    TaggedRows<kTilesN> source;
+    source.tiles = (rows + 7) / 8;
+    source.blocks = piece.blocks - first * kStageBlocks;
+    source.tag = tag;
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) {
+      source.row[n] = hidden +
+                      int64_t{first_row + min(n * 8 + g, rows - 1)} * shape.down_blocks * 32 +
+                      (piece.begin + first * kStageBlocks + member) * 32 + q * 2;
     }
     return source;
   }
@@ -118,10 +111,11 @@ struct Consumer {
 
   // Adds stages of one item or hit, `step` apart in its row of stages; `ahead` holds the tokens of the first, and then those
   // of what `next` is the source of.
-  template <class Next>
-  __device__ void add_stages(Sums& sums, Source source, int step, Tokens& ahead, const Next& next) {
+  template <class From, class Next>
+  __device__ void add_stages(Sums& sums, From source, int step, typename From::Raw& ahead,
+                             const Next& next) {
     while (source.blocks > 0) {
-      const Tokens now = kAhead ? ahead : source.read(member);
+      const Tokens now = source.settle(kAhead ? ahead : source.read(member), member);
       const int blocks = source.blocks;
       source.advance(step);
       if (kAhead) ahead = source.blocks > 0 ? source.read(member) : next().read(member);
@@ -150,20 +144,40 @@ struct Consumer {
     return sum;
   }
 
-  __device__ void up_items(const bf16* x, bf16* hidden) {
-    const int first = static_cast<int>(blockIdx.x), blocks = static_cast<int>(gridDim.x);
-    if (first >= work.items) return;
-    Tokens ahead = item_source(first, x).read(member);
-    for (int item = first; item < work.items; item += blocks) {
+  // Hidden columns of a row, one a lane of 16; all lanes come, those with a row leave their value.
+  __device__ void leave(bf16* hidden, int row, int column, float value, bool exists) const {
+    if (exists) hidden[int64_t{row} * shape.down_blocks * 64 + column] = __float2bfloat16(value);
+  }
+  __device__ void leave(uint64_t* hidden, int row, int column, float value, bool exists) const {
+    const float next = __shfl_down_sync(kAllLanes, value, 1);
+    if (!exists || column % 2 != 0) return;
+    const int word = TaggedHidden::word_of(column / 2);
+    store_tagged(hidden + int64_t{row} * shape.down_blocks * 32 + word, pack_bf16(value, next),
+                 tag);
+  }
+
+  __device__ void up_items(const bf16* x, Word* hidden) {
+    DealtItems items{work.items};
+    up_items(x, hidden, items);
+  }
+  // Items are dealt or claimed; `items` then stands at what came after the last one.
+  template <class Items>
+  __device__ void up_items(const bf16* x, Word* hidden, Items& items) {
+    int item = items.first();
+    if (item < 0) return;
+    Tokens ahead = item_source(item, x).read(member);
+    for (; item >= 0;) {
       const int hit = item / work.tiles, first_row = s.hit_row[hit];
       const int rows = s.hit_row[hit + 1] - first_row;
-      const int following = item + blocks < work.items ? item + blocks : item;
       Sums sums = {};
-      add_stages(sums, item_source(item, x), kGroups, ahead,
-                 [&] { return item_source(following, x); });
+      add_stages(sums, item_source(item, x), kGroups, ahead, [&] {
+        const int next = items.after(item);
+        return item_source(next < 0 ? item : next, x);
+      });
       keep(sums, (rows + 7) / 8);
       named_barrier(kConsumersBarrier, kConsumerThreads);
       const int j = thread / 16, column = thread % 16;
+      float value = 0;
       if (j < rows) {
         const int row = column / 8 * 16 + column % 8;
         const int block = item % work.tiles, packed = block * MoePack::kBlockRows + row;
@@ -172,21 +186,23 @@ struct Consumer {
             total<kConsumers>(row, j, 0) + bias_of<Product::up>(shape.up_bias, expert, packed);
         const float up = total<kConsumers>(row + 8, j, 0) +
                          bias_of<Product::up>(shape.up_bias, expert, packed + 8);
-        hidden[int64_t{first_row + j} * shape.down_blocks * 64 + block * 16 + column] =
-            __float2bfloat16(glu(shape.activation, gate, up));
+        value = glu(shape.activation, gate, up);
       }
+      leave(hidden, first_row + j, item % work.tiles * 16 + column, value, j < rows);
       named_barrier(kConsumersBarrier, kConsumerThreads);
+      item = items.after(item);
+      items.advance();
     }
   }
 
   // One piece of all hit experts: into results [rows, 32].
-  __device__ void down_hits(const Piece& piece, const bf16* hidden, float* results) {
+  __device__ void down_hits(const Piece& piece, const Word* hidden, float* results) {
     const int step = piece.split ? kGroups : 1, stride = piece.split ? 1 : kGroups;
     const int barrier = piece.split ? kConsumersBarrier : kGroupBarrier + group;
     const int threads = piece.split ? kConsumerThreads : kGroupWarps * 32;
     const int first_hit = piece.split ? 0 : group;
     if (first_hit >= s.num_hit) return;
-    Tokens ahead = hit_source(piece, first_hit, hidden).read(member);
+    auto ahead = hit_source(piece, first_hit, hidden).read(member);
     for (int hit = first_hit; hit < s.num_hit; hit += stride) {
       const int first_row = s.hit_row[hit], rows = s.hit_row[hit + 1] - first_row;
       const int following = min(hit + stride, s.num_hit - 1);
@@ -222,45 +238,76 @@ struct Consumer {
     return sum;
   }
 
-  // Leaves this block's part of the sums and says whether all parts are there now; then `sum` is the whole.
-  __device__ bool join(const Piece& piece, uint32_t* sync, float* parts, float& sum) {
-    const int first = piece.first_part(shape), last = piece.last_part(shape);
-    if (first == last) return true;
-    const bool mine = warp < shape.tokens;
-    const int at = warp * kOutputs + lane, stride = shape.tokens * kOutputs;
-    const int own = static_cast<int>(blockIdx.x) + piece.row_block;
-    if (mine) __stcg(parts + own * stride + at, sum);
-    __threadfence();
-    named_barrier(kConsumersBarrier, kConsumerThreads);
-    bool is_last = false;
-    if (thread == 0) {
-      uint32_t* const counter = sync + kFirstJoin + piece.row_block;
-      is_last = atomicAdd(counter, 1u) == static_cast<uint32_t>(last - first);
-      if (is_last) *counter = 0;
-      __threadfence();
-    }
-    if (!named_barrier_any(kConsumersBarrier, kConsumerThreads, is_last)) return false;
-    sum = 0;
-    for (int i = first; mine && i <= last; ++i) sum += __ldcg(parts + i * stride + at);
-    return true;
-  }
-
-  __device__ void down_piece(const Piece& piece, const MoeFfn::Args& args, const bf16* hidden,
-                             float* results, float* parts) {
-    const bool mine = warp < shape.tokens;
-    const int64_t at = int64_t{warp} * shape.width + piece.row_block * kOutputs + lane;
-    const float y = mine ? args.y[at] : 0.0f;  // long before it is needed
+  // A claimed piece: what it adds to each token's outputs, as a tagged part.
+  __device__ void down_piece(int number, const Word* hidden, float* results, uint64_t* parts) {
+    const Piece piece(shape, number);
     down_hits(piece, hidden, results);
     named_barrier(kConsumersBarrier, kConsumerThreads);
-    float sum = mine ? picked(piece, results) : 0.0f;
-    if (join(piece, args.sync, parts, sum) && mine) {
-      if (args.shared != nullptr) {
-        const float weight = args.shared_weight != nullptr ? args.shared_weight[warp] : 1.0f;
-        sum = fmaf(weight, args.shared[at], sum);
-      }
-      args.y[at] = fmaf(args.scale, sum, y);
+    if (warp < shape.tokens) {
+      const float sum = picked(piece, results);
+      store_tagged(parts + (int64_t{number} * shape.tokens + warp) * kOutputs + lane,
+                   __float_as_uint(sum), tag);
     }
     named_barrier(kConsumersBarrier, kConsumerThreads);  // the results are free again
+  }
+
+  // The sum of the parts of an output, in the order of their inputs.
+  __device__ float joined(int row_block, int token, const uint64_t* parts) const {
+    constexpr int kAtOnce = 4;
+    const int count = Piece::pieces_in_row(shape), stride = shape.tokens * kOutputs;
+    const uint64_t* const first =
+        parts + int64_t{row_block} * count * stride + token * kOutputs + lane;
+    float sum = 0;
+    for (int p = 0; p < count; p += kAtOnce) {
+      uint64_t word[kAtOnce];
+      bool missing = true;
+      while (missing) {
+        missing = false;
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (p + i < count) word[i] = read_tagged(first + (p + i) * stride);
+        }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (p + i < count) missing |= static_cast<uint32_t>(word[i] >> 32) != tag;
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (p + i < count) sum += __uint_as_float(static_cast<uint32_t>(word[i]));
+      }
+    }
+    return sum;
+  }
+
+  // The outputs that a block adds up when all pieces are claimed: 32 of one token, number `turn` of this warp.
+  struct Output {
+    int row_block, token;
+    int64_t at;
+  };
+  __device__ Output output(int turn) const {
+    const int number = warp + turn * kConsumers;
+    Output out;
+    out.row_block =
+        static_cast<int>(blockIdx.x) + number / shape.tokens * static_cast<int>(gridDim.x);
+    out.token = number % shape.tokens;
+    out.at = int64_t{out.token} * shape.width + out.row_block * kOutputs + lane;
+    return out;
+  }
+  __device__ bool exists(const Output& out) const { return out.row_block < shape.up_blocks * 2; }
+
+  // `y`: of the warp's first outputs, read long before.
+  __device__ void add_parts(const MoeFfn::Args& args, const uint64_t* parts, float y) {
+    Output out = output(0);
+    for (int turn = 0; exists(out); out = output(++turn)) {
+      if (turn > 0) y = args.y[out.at];
+      float sum = s.num_hit > 0 ? joined(out.row_block, out.token, parts) : 0;
+      if (args.shared != nullptr) {
+        const float weight = args.shared_weight != nullptr ? args.shared_weight[out.token] : 1.0f;
+        sum = fmaf(weight, args.shared[out.at], sum);
+      }
+      args.y[out.at] = fmaf(args.scale, sum, y);
+    }
   }
 };
 

@@ -1,50 +1,119 @@
 // SPDX-License-Identifier: Apache-2.0
 // A whole MoE layer for at most 16 tokens in one launch, bound by the stream of the hit experts' weights.
 //
-//   route    every block makes the same picks, one warp a token, and the same list of hit experts
-//   up       items of 16 hidden columns of one expert are dealt to the blocks in turn
-//   barrier  over the grid; meanwhile the producer goes on and fills the rings with w2
-//   down     the weight blocks of w2 are dealt to the blocks of threads as equal runs, the same for every expert. A piece,
-//            32 outputs x some inputs, goes through all hit experts; then the picks of a token are summed in their order
-//   join     where several pieces make an output, each leaves its sum in memory and the last to arrive adds them up, in
-//            the order of the inputs
+//   route    every block makes the same picks, one warp a token, and the same list of hit experts; for one token the producer makes
+//            them, and asks for the first weights after the first picks (moe_small_one.cuh)
+//   up       blocks claim items of 16 hidden columns of one expert (moe_small_claim.cuh)
+//   down     blocks claim pieces: 32 outputs x some inputs, the same for every expert. A piece goes through all hit experts; then the
+//            picks of a token are summed in their order
+//   join     each piece leaves its sums; the outputs are shared out among the blocks, which add up the pieces in the order of the inputs
+// Blocks meet nowhere: hidden values and sums carry tags (tagged.cuh), and who reads them waits for those it reads. A barrier with its
+// fences would first wait for every weight that is on its way, and leave the memory idle meanwhile.
 // A stage is 32 packed rows x 256 inputs, one bulk copy of 16 KiB. One warp produces. Four groups of four warps consume: a
 // stage belongs to one group, so that four are in the works at once; a warp takes one weight block of it, as the M operand
 // of mma m16n8k16. A lane reads 16 bytes of a weight row and the same 16 inputs of a token row, a permutation of the inputs
 // that both operands share. Every group has a ring of its own, because a barrier tells a waiter only the parity of its
 // phase: in a shared ring a group that is more than a round ahead of the others would take old bytes for new.
 // All sums are f32 in an order that follows from the shape: a token's bits do not depend on its batch.
-//   cost  the bytes of the hit experts once, and about 5 us of start, routing, barrier and end
+//   cost  the bytes of the hit experts once, and about 7 us of start, first bytes and end
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/moe_small_consumer.cuh"
+#include "kernels/cuda/moe_small_one.cuh"
+#include "kernels/cuda/moe_small_route.cuh"
 
 namespace switchyard::cuda {
 namespace {
 
 using namespace small_layer;
 
-template <int kTilesN, int kStages>
-__global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Args args) {
-  extern __shared__ __align__(1024) char dynamic[];
-  __shared__ Shared s;
-  __shared__ Work work;
-  using Consumer = Consumer<kTilesN, kStages>;
-  const int thread = static_cast<int>(threadIdx.x), warp = warp_id();
+// Dynamic shared memory: rings, partial sums, and behind them first x, then the results of down pieces.
+template <class Consumer, int kStages>
+struct Room {
+  uint32_t ring;
+  typename Consumer::Partials& partials;
+  float* results;
+  __device__ explicit Room(char* dynamic)
+      : ring(shared_address(dynamic)),
+        partials(*reinterpret_cast<typename Consumer::Partials*>(dynamic +
+                                                                 kGroups * kStages * kStageBytes)),
+        results(reinterpret_cast<float*>(&partials + 1)) {}
+};
+
+template <int kStages, class Shared>
+__device__ void prepare_rings(Shared& s, uint64_t& x_landed) {
+  const int thread = static_cast<int>(threadIdx.x);
   if (thread < kGroups * kStages) {
     barrier_init(shared_address(&s.full[thread]), 1);
     barrier_init(shared_address(&s.empty[thread]), kGroupWarps);
-    barrier_init_done();
   }
+  if (thread == 0) barrier_init(shared_address(&x_landed), 1);
+  barrier_init_done();
+}
+
+// One thread. A small x is copied into shared memory, x_bytes of it; 0: it is read where it is.
+__device__ void ask_for_x(const void* x, int x_bytes, float* to, uint64_t& landed) {
+  if (x_bytes == 0) return;
+  barrier_arrive_expect(shared_address(&landed), x_bytes);
+  bulk_copy(shared_address(to), x, x_bytes, shared_address(&landed));
+}
+
+// All consumers, with the picks known: both products and the sums.
+template <class Consumer>
+__device__ void consume(Consumer& consumer, const Queue& queue, const MoeFfn::Args& args,
+                        int x_bytes, float* results, uint64_t& x_landed) {
+  const Shape& shape = consumer.shape;
+  const auto* x = static_cast<const bf16*>(args.x);
+  if (x_bytes > 0) {
+    barrier_wait(shared_address(&x_landed), 0);
+    x = reinterpret_cast<const bf16*>(results);
+  }
+  auto* const hidden = reinterpret_cast<uint64_t*>(args.sync + kTaggedWord);
+  auto* const parts = hidden + int64_t{shape.tokens} * shape.rule.top_k * shape.down_blocks * 32;
+  ClaimedItems claimed(queue);
+  consumer.up_items(x, hidden, claimed);
+  let_next_begin();
+  const auto first = consumer.output(0);
+  const float y = consumer.exists(first) ? args.y[first.at] : 0.0f;
+  claimed.advance();
+  for (int piece = claimed.first(); piece >= 0;) {
+    consumer.down_piece(piece, hidden, results, parts);
+    piece = claimed.after(piece);
+    claimed.advance();
+  }
+  consumer.add_parts(args, parts, y);
+}
+
+// kFlat: is_flat(rule), and the logits are given.
+template <int kTilesN, int kStages, bool kFlat>
+__global__ void __launch_bounds__(kThreads, 1)
+    run_layer(const __grid_constant__ Shape shape, const __grid_constant__ MoeFfn::Args args,
+              int x_bytes) {
+  using Shared = SharedOf<kMaxExperts, kTilesN * 8 * kMostPicks>;
+  using Consumer = Consumer<kTilesN, kStages, Shared, TaggedHidden>;
+  extern __shared__ __align__(1024) char dynamic[];
+  __shared__ Shared s;
+  __shared__ Work work;
+  __shared__ Queue queue;
+  __shared__ uint64_t x_landed;
+  const int thread = static_cast<int>(threadIdx.x), warp = warp_id();
+  const Room<Consumer, kStages> room(dynamic);
+  prepare_rings<kStages>(s, x_landed);
+  queue.prepare();
   for (int e = thread; e < shape.rule.experts; e += kThreads) s.tokens[e] = 0;
-  wait_for_previous();
   __syncthreads();
+  wait_for_previous();
+  if (thread == kConsumerThreads) {
+    ask_for_x(args.x, x_bytes, room.results, x_landed);
+    queue.begin(args.sync);
+  }
 
   Pick pick;
+  const bool given = !kFlat && args.logits == nullptr;
   const int live = args.live_tokens != nullptr ? *args.live_tokens : shape.tokens;
   const float* const logits = args.logits + warp * shape.rule.experts;
   if (warp < shape.tokens && warp < live) {
-    pick = args.logits != nullptr ? route_of(shape.rule, logits, args.bias)
-                                  : given_pick(shape.rule, args.routing, warp);
+    pick = given ? given_pick(shape.rule, args.routing, warp)
+                 : route_of<kFlat>(shape.rule, logits, args.bias);
     if (lane_id() >= shape.rule.top_k) pick.expert = -1;
     if (pick.expert >= 0) atomicOr(&s.tokens[pick.expert], 1u << warp);
     if (!pick.usable && blockIdx.x == 0 && lane_id() == 0) atomicAdd(args.routing.unusable, 1);
@@ -52,39 +121,58 @@ __global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Ar
   __syncthreads();
   list_hits(s, shape, work);
   __syncthreads();
-  const uint32_t ring = shared_address(dynamic);
   if (warp == kConsumers) {
-    Producer<kStages> producer{s, shape, ring};
-    producer.up(work, static_cast<const char*>(args.w13));
-    producer.down(work, static_cast<const char*>(args.w2));
+    Producer<kStages, Shared> producer{s, shape, room.ring, true};
+    KnownPicks<Shared> known{s};
+    produce_claimed(producer, queue, work, args, s.num_hit, known);
     return;
   }
   float weight = 0;
   if (warp < shape.tokens && warp < live) {
-    weight = args.logits != nullptr ? pick_weight(shape.rule, logits, pick, lane_id())
-                                    : given_weight(shape.rule, args.routing, warp);
+    weight = given
+                 ? given_weight(shape.rule, args.routing, warp)
+                 : pick_weight(kFlat ? flat_rule(shape.rule) : shape.rule, logits, pick, lane_id());
   }
   place_pick(s, shape, pick, weight);
   named_barrier(kConsumersBarrier, kConsumerThreads);
+  Consumer consumer{s, shape, work, room.ring, room.partials, queue.tag()};
+  consume(consumer, queue, args, x_bytes, room.results, x_landed);
+  if (blockIdx.x == gridDim.x - 1) store_routing(s, shape, args.routing);
+}
 
-  auto* const partials =
-      reinterpret_cast<typename Consumer::Partials*>(dynamic + kGroups * kStages * kStageBytes);
-  auto* const results = reinterpret_cast<float*>(partials + 1);
-  auto* const hidden = static_cast<bf16*>(args.workspace);
-  auto* const parts = reinterpret_cast<float*>(hidden + int64_t{shape.tokens} * shape.rule.top_k *
-                                                            shape.down_blocks * 64);
-  Consumer consumer{s, shape, work, ring, *partials};
-  consumer.up_items(static_cast<const bf16*>(args.x), hidden);
-  __threadfence();
-  named_barrier(kConsumersBarrier, kConsumerThreads);
-  if (thread == 0) grid_barrier(args.sync);
-  named_barrier(kConsumersBarrier, kConsumerThreads);
-  let_next_begin();  // all blocks are resident, so the next kernel's cannot keep one out
-  for (int at = work.down_begin; at < work.down_end;) {
-    const Piece piece(shape, work, at);
-    consumer.down_piece(piece, args, hidden, results, parts);
-    at += piece.blocks;
+// The same for one token that comes with its logits, and a flat rule.
+template <int kStages, int kPerLane>
+__global__ void __launch_bounds__(kThreads, 1)
+    run_layer_of_one(const __grid_constant__ Shape shape, const __grid_constant__ MoeFfn::Args args,
+                     int x_bytes) {
+  using Consumer = Consumer<1, kStages, SharedOne, TaggedHidden>;
+  extern __shared__ __align__(1024) char dynamic[];
+  __shared__ SharedOne s;
+  __shared__ Queue queue;
+  __shared__ uint64_t x_landed;
+  const int thread = static_cast<int>(threadIdx.x), warp = warp_id();
+  const Room<Consumer, kStages> room(dynamic);
+  prepare_rings<kStages>(s, x_landed);
+  queue.prepare();
+  lay_out_one(s, shape);
+  __syncthreads();
+  wait_for_previous();
+  if (warp == kConsumers) {
+    LazyPicks<kPerLane> picks(s, flat_rule(shape.rule), args.logits, args.bias);
+    const bool live = args.live_tokens == nullptr || *args.live_tokens > 0;
+    if (!live) picks.settle(false);
+    Producer<kStages, SharedOne> producer{s, shape, room.ring, true};
+    const int hits = live ? shape.rule.top_k : 0;
+    return produce_claimed(producer, queue, Work(shape, hits), args, hits, picks);
   }
+  if (thread == kConsumerThreads - 32) {
+    queue.begin(args.sync);
+    ask_for_x(args.x, x_bytes, room.results, x_landed);
+  }
+  barrier_wait(shared_address(&s.ready), 0);
+  if (warp == 0) weigh_picks(s, shape, args);
+  Consumer consumer{s, shape, s.work, room.ring, room.partials, queue.tag()};
+  consume(consumer, queue, args, x_bytes, room.results, x_landed);
   if (blockIdx.x == gridDim.x - 1) store_routing(s, shape, args.routing);
 }
 
@@ -93,41 +181,48 @@ __global__ void __launch_bounds__(kThreads, 1) run_layer(Shape shape, MoeFfn::Ar
 struct Plan {
   Shape shape;
   int blocks = 0;
+  int x_bytes = 0;  // of x in shared memory; 0: it is read where it is
   int shared_bytes = 0;
+  int64_t tagged_words = 0;  // of Args::sync, 64 bits each
 };
 
 int stages_for(int64_t tokens) noexcept { return tokens <= 8 ? 3 : 2; }
 
+// Static shared memory of the kernels.
+int static_bytes(int64_t tokens) noexcept {
+  constexpr int kRest = static_cast<int>(sizeof(Work) + sizeof(Queue)) + 64;
+  if (tokens == 1) return static_cast<int>(sizeof(SharedOne)) + kRest;
+  return static_cast<int>(tokens <= 8 ? sizeof(SharedOf<kMaxExperts, 8 * kMostPicks>)
+                                      : sizeof(SharedOf<kMaxExperts, 16 * kMostPicks>)) +
+         kRest;
+}
+
 Plan plan_for(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
   Plan plan;
-  int device = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&plan.blocks, cudaDevAttrMultiProcessorCount, device);
+  plan.blocks = num_multiprocessors();
   plan.shape = shape_of(problem, tokens, plan.blocks);
-  const int tiles_n = tokens <= 8 ? 1 : 2;
-  plan.shared_bytes = kGroups * stages_for(tokens) * kStageBytes +
-                      kConsumers * 2 * tiles_n * 128 * 4 +
-                      static_cast<int>(tokens) * problem.rule.top_k * kOutputs * 4;
+  const int tiles_n = tokens <= 8 ? 1 : 2, num_tokens = static_cast<int>(tokens);
+  const int before =
+      kGroups * stages_for(tokens) * kStageBytes + kConsumers * 2 * tiles_n * 128 * 4;
+  const int results = num_tokens * problem.rule.top_k * kOutputs * 4;
+  plan.x_bytes = num_tokens * plan.shape.width * 2;
+  if (before + plan.x_bytes + static_bytes(tokens) > kMaxSharedBytes) plan.x_bytes = 0;
+  plan.shared_bytes = before + max(results, plan.x_bytes);
+  const Shape& shape = plan.shape;
+  const int64_t pieces = int64_t{shape.up_blocks} * 2 *
+                         ((shape.down_blocks + shape.piece_blocks - 1) / shape.piece_blocks);
+  plan.tagged_words =
+      tokens * (int64_t{problem.rule.top_k} * shape.down_blocks * 32 + pieces * kOutputs);
   return plan;
 }
 
-template <int kTilesN, int kStages>
-void launch(const Plan& plan, const MoeFfn::Args& args, cudaStream_t stream) noexcept {
-  const auto kernel = run_layer<kTilesN, kStages>;
+using LayerKernel = void (*)(const Shape, const MoeFfn::Args, int x_bytes);
+
+void launch(LayerKernel kernel, const Plan& plan, const MoeFfn::Args& args,
+            cudaStream_t stream) noexcept {
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeCooperative;
-  attributes[0].val.cooperative = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(plan.blocks));
-  config.blockDim = dim3(kThreads);
-  config.dynamicSmemBytes = static_cast<size_t>(plan.shared_bytes);
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = device_chains() ? 2 : 1;
-  cudaLaunchKernelEx(&config, kernel, plan.shape, args);
+  launch_chained(kernel, dim3(static_cast<unsigned>(plan.blocks)), kThreads,
+                 static_cast<size_t>(plan.shared_bytes), stream, plan.shape, args, plan.x_bytes);
 }
 
 const char* refusal(const MoeFfn::Problem& problem) noexcept {
@@ -137,7 +232,7 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
   }
   if (problem.ffn_width < 1) return "needs a hidden width of at least 1";
   if (problem.rule.experts > kMaxExperts) return "needs at most 256 experts";
-  if (problem.rule.top_k > kMaxRows / kMaxTokens) return "needs at most 16 picks a token";
+  if (problem.rule.top_k > kMostPicks) return "needs at most 16 picks a token";
   if (problem.deterministic) return "its bits are not those of the kernels for more tokens";
   if (problem.weight_on_input) return "needs weights on the output";
   return MoeRoute::refusal({problem.rule, problem.max_tokens});
@@ -151,16 +246,20 @@ bool suits(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
                                MoePack::w2_bytes(problem.width, problem.ffn_width);
   constexpr int64_t kLargeExpert = int64_t{32} << 20;
   if (expert_bytes > kLargeExpert && tokens * problem.rule.top_k > 8) return false;
-  const int static_bytes = static_cast<int>(sizeof(Shared) + sizeof(Work)) + 1024;
-  return plan_for(problem, tokens).shared_bytes + static_bytes <= kMaxSharedBytes;
+  const Plan plan = plan_for(problem, tokens);
+  if (plan.tagged_words > (MoeFfn::kSyncWords - kTaggedWord) / 2) return false;
+  return plan.shared_bytes + static_bytes(tokens) <= kMaxSharedBytes;
 }
 
-// Hidden rows, then the parts of sums that are joined.
-int64_t workspace(const MoeFfn::Problem& problem) noexcept {
-  const int64_t tokens = min(problem.max_tokens, int64_t{kMaxTokens});
-  const int64_t parts = plan_for(problem, tokens).blocks + MoePack::padded(problem.width) / 32;
-  return tokens * problem.rule.top_k * MoePack::padded(problem.ffn_width) * 2 +
-         parts * tokens * kOutputs * 4;
+// What blocks tell each other lies in Args::sync.
+int64_t workspace(const MoeFfn::Problem&) noexcept { return 0; }
+
+LayerKernel kernel_for(const MoeFfn::Problem& problem, const MoeFfn::Args& args) noexcept {
+  const bool flat = is_flat(problem.rule) && args.logits != nullptr;
+  if (args.tokens > 8) return flat ? run_layer<2, 2, true> : run_layer<2, 2, false>;
+  if (args.tokens > 1 || !flat) return flat ? run_layer<1, 3, true> : run_layer<1, 3, false>;
+  return problem.rule.experts <= 128 ? run_layer_of_one<3, 4>
+                                     : run_layer_of_one<3, kMaxExperts / 32>;
 }
 
 void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream) noexcept {
@@ -169,11 +268,7 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   Plan plan = plan_for(problem, args.tokens);
   plan.shape.up_bias = {args.up_bias, static_cast<int>(problem.ffn_width)};
   plan.shape.down_bias = {args.down_bias, static_cast<int>(problem.width)};
-  if (args.tokens <= 8) {
-    launch<1, 3>(plan, args, on);
-  } else {
-    launch<2, 2>(plan, args, on);
-  }
+  launch(kernel_for(problem, args), plan, args, on);
   launch_next_norm(problem, args, stream);
 }
 

@@ -44,6 +44,7 @@ __device__ __forceinline__ uint32_t warp_best(const uint32_t (&key)[kPerLane], i
 template <int kPerLane>
 class SortedLane {
  public:
+  SortedLane() = default;
   __device__ __forceinline__ explicit SortedLane(const uint32_t (&key)[kPerLane]) {
 #pragma unroll
     for (int i = 0; i < kPerLane; ++i) {
@@ -142,58 +143,97 @@ __device__ __forceinline__ bool chosen_by_score(const RouteRule& rule, const flo
          (rule.num_groups > 1 && rule.group_score == RouteRule::GroupScore::sum_top_2);
 }
 
-/// The picks of a token. `logits` and `bias` (or null) have E values. kPerLane * 32 >= E.
+/// The picks of a token one by one, best first. `logits` and `bias` (or null) have E values; kPerLane * 32 >= E.
+template <int kPerLane>
+class Chooser {
+ public:
+  __device__ __forceinline__ Chooser(const RouteRule& rule, const float* logits, const float* bias,
+                                     int lane) {
+    uint32_t key[kPerLane];
+    find_keys(rule, logits, bias, lane, key);
+    sorted_ = SortedLane<kPerLane>(key);
+  }
+  /// The next expert, the same in all lanes.
+  __device__ __forceinline__ int next(int lane) {
+    const int best = static_cast<int>(sorted_.take_best(lane));
+    return pick_.usable ? best : taken_++;
+  }
+  /// What is known of all picks.
+  __device__ __forceinline__ const Pick& common() const { return pick_; }
+
+ private:
+  __device__ __forceinline__ void find_keys(const RouteRule& rule, const float* logits,
+                                            const float* bias, int lane,
+                                            uint32_t (&key)[kPerLane]) {
+    float logit[kPerLane];
+    bool unusable = false;
+    float own_highest = -INFINITY;
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int expert = i * 32 + lane;
+      logit[i] = expert < rule.experts ? logits[expert] : -INFINITY;
+      unusable |= isnan(logit[i]);
+      own_highest = fmaxf(own_highest, logit[i]);
+    }
+    const float highest = key_value(__reduce_max_sync(kAllLanes, order_key(own_highest)));
+    pick_.highest = highest;
+    pick_.usable = !__any_sync(kAllLanes, unusable) && isfinite(highest);
+    const bool by_score = chosen_by_score(rule, bias);
+    if (rule.score == RouteRule::Score::softmax &&
+        (by_score || rule.weigh == RouteRule::Weigh::raw || rule.epsilon != 0 ||
+         rule.minimum != 0)) {
+      float own_sum = 0;
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) own_sum += expf(logit[i] - highest);
+      pick_.all = warp_sum(own_sum);
+    }
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const int expert = i * 32 + lane;
+      float choice = logit[i];
+      if (by_score) choice = expert_score(rule.score, logit[i], highest) / pick_.all;
+      if (bias != nullptr && expert < rule.experts) {
+        choice += bias[expert];
+        if (isnan(choice)) choice = -INFINITY;
+      }
+      key[i] = expert < rule.experts ? order_key(choice) : kTaken;
+    }
+    if (rule.top_groups < rule.num_groups) keep_best_groups(rule, key, lane);
+  }
+
+  SortedLane<kPerLane> sorted_;
+  Pick pick_;
+  int taken_ = 0;
+};
+
+/// All picks of a token, pick k in lane k.
 template <int kPerLane>
 __device__ __forceinline__ Pick choose_experts(const RouteRule& rule, const float* logits,
                                                const float* bias, int lane) {
-  float logit[kPerLane];
-  bool unusable = false;
-  float own_highest = -INFINITY;
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const int expert = i * 32 + lane;
-    logit[i] = expert < rule.experts ? logits[expert] : -INFINITY;
-    unusable |= isnan(logit[i]);
-    own_highest = fmaxf(own_highest, logit[i]);
-  }
-  Pick pick;
-  const float highest = key_value(__reduce_max_sync(kAllLanes, order_key(own_highest)));
-  pick.highest = highest;
-  pick.usable = !__any_sync(kAllLanes, unusable) && isfinite(highest);
+  Chooser<kPerLane> chooser(rule, logits, bias, lane);
+  Pick pick = chooser.common();
   if (!pick.usable) {
     pick.expert = lane;
     return pick;
   }
-
-  const bool by_score = chosen_by_score(rule, bias);
-  if (rule.score == RouteRule::Score::softmax &&
-      (by_score || rule.weigh == RouteRule::Weigh::raw || rule.epsilon != 0 || rule.minimum != 0)) {
-    float own_sum = 0;
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) own_sum += expf(logit[i] - highest);
-    pick.all = warp_sum(own_sum);
-  }
-  uint32_t key[kPerLane];
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const int expert = i * 32 + lane;
-    float choice = logit[i];
-    if (by_score) choice = expert_score(rule.score, logit[i], highest) / pick.all;
-    if (bias != nullptr && expert < rule.experts) {
-      choice += bias[expert];
-      if (isnan(choice)) choice = -INFINITY;
-    }
-    key[i] = expert < rule.experts ? order_key(choice) : kTaken;
-  }
-  if (rule.top_groups < rule.num_groups) keep_best_groups(rule, key, lane);
-
-  SortedLane<kPerLane> sorted(key);
 #pragma unroll 1
   for (int k = 0; k < rule.top_k; ++k) {
-    const unsigned best = sorted.take_best(lane);
-    if (lane == k) pick.expert = static_cast<int>(best);
+    const int best = chooser.next(lane);
+    if (lane == k) pick.expert = best;
   }
   return pick;
+}
+
+/// Rules without groups and powers, said so that the compiler sees it: a layer runs once through the code for its picks, and what is
+/// not there need not come from the L2.
+inline bool is_flat(const RouteRule& rule) {
+  return rule.top_groups >= rule.num_groups && rule.norm_order == 1;
+}
+__device__ __forceinline__ RouteRule flat_rule(RouteRule rule) {
+  rule.num_groups = rule.top_groups = 1;
+  rule.group_score = RouteRule::GroupScore::max;
+  rule.norm_order = 1;
+  return rule;
 }
 
 /// The pick of lane k that routing.expert holds, and its weight: routed elsewhere.

@@ -46,8 +46,8 @@ struct MoeFfn {
   /// What a call leaves out, for measurements of its parts; y is not complete then.
   enum class Stop : uint8_t { never, after_up, after_down };
 
-  /// 32-bit words that kernels count arrivals in: zero when created, and left fit for the next call.
-  static constexpr int kSyncWords = 1024;
+  /// 32-bit words that kernels count arrivals in and hand values on in: zero when created, and left fit for the next call.
+  static constexpr int kSyncWords = 512 << 10;
 
   struct Args {
     const void* x = nullptr;  ///< [T, D] bf16
