@@ -5,7 +5,7 @@
     bench/gpu_report.py RECORD.jsonl ... [--all-peers] [--sustained-tflops 667]
 
 Joins rows of bench_gpu_moe with those of baselines/gpu_layer_peers.py, and rows of `switchyard bench latency --random`
-with those of baselines/transformers_gpu.py. Ours is the first entry of a cell: the order of the table is the choice of
+with those of baselines/transformers_gpu.py and baselines/llama_gpu.py. Ours is the first entry of a cell: the order of the table is the choice of
 the program. Ratios above 1 mean that Switchyard is faster. Aims are in gpu_targets.json, scaled by floor over the floor
 that they were set for, so that a draw that hits more experts has more time.
 """
@@ -137,12 +137,14 @@ def model_rows(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
 
 def print_models(rows: list[dict], tflops: float) -> None:
     bandwidths = [row["read_tbs"] for row in rows if row.get("bench") == "gpu_moe" and "stream_us" in row]
-    print("| model | test | batch | ours tokens/s | share of the floor | transformers tokens/s | ours / transformers |")
-    print("|---|---|---|---|---|---|---|")
     found = model_rows(rows)
+    peers = [peer for peer in ("transformers", "llama.cpp") if any(peer in engines for engines in found.values())]
+    print("| model | test | batch | ours tokens/s | share of the floor |"
+          + "".join(f" {peer} tokens/s | ours / {peer} |" for peer in peers))
+    print("|---|---|---|---|---|" + "---|---|" * len(peers))
     for key in sorted(found, key=lambda key: (key[0], key[1][:2], len(key[1]), key)):
         (name, test, batch), engines = key, found[key]
-        ours, theirs = engines.get("switchyard"), engines.get("transformers")
+        ours = engines.get("switchyard")
         share = "-"
         if ours and "floor_share" in ours:  # of the experts that were really touched
             share = f"{ours['floor_share']:.2f}"
@@ -153,9 +155,10 @@ def print_models(rows: list[dict], tflops: float) -> None:
             share = f"{rate * floor:.2f}"
             if test != "tg":
                 share += f", products alone {rate * product_operations(name, size) / size / tflops / 1e12:.2f}"
-        cells = [name, test, str(batch), f"{ours['median_tokens_per_s']:.1f}" if ours else "-", share,
-                 f"{theirs['median_tokens_per_s']:.1f}" if theirs else "-",
-                 f"**{ours['median_tokens_per_s'] / theirs['median_tokens_per_s']:.2f}**" if ours and theirs else "-"]
+        cells = [name, test, str(batch), f"{ours['median_tokens_per_s']:.1f}" if ours else "-", share]
+        for theirs in map(engines.get, peers):
+            cells += [f"{theirs['median_tokens_per_s']:.1f}" if theirs else "-",
+                      f"**{ours['median_tokens_per_s'] / theirs['median_tokens_per_s']:.2f}**" if ours and theirs else "-"]
         print("| " + " | ".join(cells) + " |")
     print()
 

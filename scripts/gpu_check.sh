@@ -7,6 +7,7 @@
 #     measure    bench_gpu_moe, bench_gpu_step, and bench latency on models of random weights
 #     peers      bench/baselines/gpu_layer_peers.py; run it together with measure, its ratios want the same machine
 #     models     bench/baselines/transformers_gpu.py
+#     llama      bench/baselines/llama_gpu.py: llama.cpp, built for CUDA
 #     profile    ncu: share of the memory, L2 and tensor peaks of the layer's kernel in a good and a bad cell
 #     exercises  bench/exercises.py --device cuda: the page and its record, in $OUT
 #     report     bench/gpu_report.py over the records in $OUT
@@ -14,10 +15,11 @@
 #   BUILD      build folder, or what gpu_bundle.sh made, folder or archive; default build/cuda
 #   OUT        where records and logs go; default build/gpu-check
 #   PEERS      the folder that bench/baselines/setup_gpu_peers.sh made, or archives of it, with spaces between
-#   PEER_ARGS, MODEL_ARGS  more arguments of gpu_layer_peers.py and transformers_gpu.py
+#   LLAMA      the folder bin that build_llama_cpp.sh cuda made, or an archive of it
+#   PEER_ARGS, MODEL_ARGS, LLAMA_ARGS  more arguments of gpu_layer_peers.py, transformers_gpu.py and llama_gpu.py
 #   MEASURE    parts of measure; default: layer step models
 #   REPEATS    runs of each decoding test of measure; default 3
-#   MODELS     of measure and models; default olmoe-1b-7b,qwen3-30b-a3b,mixtral-8x7b
+#   MODELS     of measure, models and llama; default olmoe-1b-7b,qwen3-30b-a3b,mixtral-8x7b
 #   CELLS      of profile: shape:tokens, with spaces between
 #   LIMIT      seconds that a step may take; default 600
 # Prints a table last; fails when a step did.
@@ -212,6 +214,19 @@ step_models() {
   python3 bench/baselines/transformers_gpu.py --models "$models" ${MODEL_ARGS:-} --jsonl "$out/gpu-transformers.jsonl"
   local result=$?
   [[ -s $out/gpu-transformers.jsonl ]] && stamp "$out/gpu-transformers.jsonl"
+  return "$result"
+}
+
+step_llama() {
+  local bin=${LLAMA:-${SWITCHYARD_PEERS:-$HOME/.cache/switchyard-peers}/llama-cuda/bin} result
+  if [[ -f $bin ]]; then
+    mkdir -p "$out/llama" && tar -C "$out/llama" -xf "$bin" || return 1
+    bin=$out/llama/bin
+  fi
+  python3 bench/baselines/llama_gpu.py --bin "$bin" --models "$models" ${LLAMA_ARGS:-} --jsonl "$out/gpu-llama.jsonl"
+  result=$?
+  rm -rf "$out/llama"
+  [[ -s $out/gpu-llama.jsonl ]] && stamp "$out/gpu-llama.jsonl"
   return "$result"
 }
 

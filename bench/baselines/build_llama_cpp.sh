@@ -3,9 +3,10 @@
 # Builds llama.cpp's llama-bench, llama-server, libllama and ggml, and two small programs of ours on top of them,
 # from the source distribution that llama-cpp-python publishes on PyPI.
 #
-#   build_llama_cpp.sh [native|amx|avx512|avx2]      (default native)
+#   build_llama_cpp.sh [native|amx|avx512|avx2|cuda]      (default native)
 #
-# Result: $SWITCHYARD_PEERS/llama-<isa>/bin/{llama-bench,llama-server,llama_greedy,peer_ggml_moe}.
+# Result: $SWITCHYARD_PEERS/llama-<isa>/bin/{llama-bench,llama-server,llama_greedy,peer_ggml_moe}; of cuda,
+# which needs no GPU here: {llama-bench,llama-batched-bench,libllama_random.so}, stripped to be taken along.
 # clang, not GCC 12: GCC 12 drops the store of the AMX tile configuration, so that its build dies
 # with an invalid opcode at the first quantised product. clang 14 spells the AMX macros without the
 # underscore that the sources ask for, which would leave AMX out in silence: they are defined here.
@@ -19,6 +20,14 @@ build="$PEERS_DIR/llama-$isa"
 source_dir="$PEERS_DIR/src/$LLAMA_SDIST/vendor/llama.cpp"
 isa_text="$(isa_flags "$isa")"
 read -r -a isa_options <<<"$isa_text"
+
+if [[ $isa == cuda ]]; then  # nvcc wants GCC, and no AMX is in play
+  PEERS_CC="${PEERS_CUDA_CC:-cc}" PEERS_CXX="${PEERS_CUDA_CXX:-c++}"
+  programs=(llama-bench llama-batched-bench)
+  need "$PEERS_NVCC" "install CUDA 13, or set PEERS_NVCC"
+else
+  programs=(llama-bench llama-server)
+fi
 
 need cmake "apt-get install cmake"
 need ninja "apt-get install ninja-build"
@@ -43,8 +52,22 @@ nice -n 5 cmake -S "$source_dir" -B "$build" -G Ninja \
   -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=ON \
   -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF \
   >"$build.configure.log" 2>&1 || die "configuration failed, see $build.configure.log"
-nice -n 5 ninja -C "$build" -j "$PEERS_JOBS" llama-bench llama-server >"$build.build.log" 2>&1 ||
+nice -n 5 ninja -C "$build" -j "$PEERS_JOBS" "${programs[@]}" >"$build.build.log" 2>&1 ||
   die "build failed, see $build.build.log"
+
+# A build for a GPU is taken along: stripped, with what makes weights there. It needs the driver even to run on the CPU.
+if [[ $isa == cuda ]]; then
+  nice -n 5 "$PEERS_CXX" -std=c++20 -O2 -Wall -Wextra -fPIC -shared \
+    -I"$source_dir/include" -I"$source_dir/ggml/include" "$here/llama_random.cpp" \
+    -L"$build/bin" -lllama -lggml-base -ldl -o "$build/bin/libllama_random.so"
+  find "$build/bin" -type f -exec strip --strip-unneeded {} +
+  if ldconfig -p | grep -q 'libcuda\.so\.1'; then
+    LD_PRELOAD="$build/bin/libllama_random.so" "$build/bin/llama-bench" -m random:tiny-olmoe -p 8 -n 1 -r 1 \
+      >/dev/null 2>&1 || die "a small model of random weights failed; the build does not run on this machine"
+  fi
+  echo "built $build/bin with $("$PEERS_NVCC" --version | grep -o 'release [^,]*')"
+  exit
+fi
 
 for program in llama_greedy peer_ggml_moe; do
   nice -n 5 "$PEERS_CXX" -std=c++20 -O2 -Wall -Wextra \

@@ -11,6 +11,7 @@ readonly IK_SHA256="33c67eb99e4dcab5e611050433243815709b8b3067753f9ce18375013cf0
 PEERS_DIR="${SWITCHYARD_PEERS:-$HOME/.cache/switchyard-peers}"
 PEERS_CC="${PEERS_CC:-clang-14}"
 PEERS_CXX="${PEERS_CXX:-clang++-14}"
+PEERS_NVCC="${PEERS_NVCC:-/usr/local/cuda/bin/nvcc}"
 PEERS_JOBS="${PEERS_JOBS:-$(nproc)}"
 PEERS_PYTHON="${PEERS_PYTHON:-python3}"
 
@@ -41,7 +42,7 @@ fetch_sdist() {
 
 # isa_flags ISA: the CMake switches that cap ggml's instruction set. `native` lets the compiler look
 # at this machine (AMX included), `amx` is for a machine with AMX that does not build, the others make the
-# caps that SWITCHYARD_MAX_ISA also knows.
+# caps that SWITCHYARD_MAX_ISA also knows. `cuda` is for one H100 or H200 in a machine with AVX-512.
 isa_flags() {
   case "$1" in
     native) echo "-DGGML_NATIVE=ON" ;;
@@ -53,7 +54,11 @@ isa_flags() {
         "-DGGML_AVX512_BF16=ON"
       ;;
     avx2) echo "-DGGML_NATIVE=OFF" ;;
-    *) die "unknown ISA '$1'; expected native, amx, avx512 or avx2" ;;
+    cuda)
+      echo "-DGGML_NATIVE=OFF -DGGML_AVX512=ON -DGGML_OPENMP=OFF -DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF" \
+        "-DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CUDA_COMPILER=$PEERS_NVCC"
+      ;;
+    *) die "unknown ISA '$1'; expected native, amx, avx512, avx2 or cuda" ;;
   esac
 }
 
