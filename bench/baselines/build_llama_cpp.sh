@@ -59,7 +59,7 @@ nice -n 5 ninja -C "$build" -j "$PEERS_JOBS" "${programs[@]}" >"$build.build.log
 if [[ $isa == cuda ]]; then
   nice -n 5 "$PEERS_CXX" -std=c++20 -O2 -Wall -Wextra -fPIC -shared \
     -I"$source_dir/include" -I"$source_dir/ggml/include" "$here/llama_random.cpp" \
-    -L"$build/bin" -lllama -lggml-base -ldl -o "$build/bin/libllama_random.so"
+    -L"$build/bin" -lllama -lggml-base -ldl "-Wl,-rpath,\$ORIGIN" -o "$build/bin/libllama_random.so"
   find "$build/bin" -type f -exec strip --strip-unneeded {} +
   if ldconfig -p | grep -q 'libcuda\.so\.1'; then
     LD_PRELOAD="$build/bin/libllama_random.so" "$build/bin/llama-bench" -m random:tiny-olmoe -p 8 -n 1 -r 1 \

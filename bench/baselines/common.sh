@@ -56,7 +56,8 @@ isa_flags() {
     avx2) echo "-DGGML_NATIVE=OFF" ;;
     cuda)
       echo "-DGGML_NATIVE=OFF -DGGML_AVX512=ON -DGGML_OPENMP=OFF -DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF" \
-        "-DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CUDA_COMPILER=$PEERS_NVCC"
+        "-DCMAKE_CUDA_ARCHITECTURES=90-real -DCMAKE_CUDA_COMPILER=$PEERS_NVCC" \
+        "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--allow-shlib-undefined"  # for a machine without the driver
       ;;
     *) die "unknown ISA '$1'; expected native, amx, avx512, avx2 or cuda" ;;
   esac

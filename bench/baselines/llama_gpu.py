@@ -37,6 +37,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--ubatch", default="512,2048,4096", help="sizes of physical batches to try with prompts")
     parser.add_argument("--output-tokens", type=int, default=128)
     parser.add_argument("--repetitions", type=int, default=4)
+    parser.add_argument("--any-device", action="store_true", help="also without a GPU, to try the program")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one of its programs")
     return parser.parse_args()
 
@@ -81,10 +82,13 @@ def llama_bench(runner: Runner, model: str) -> list[dict]:
         tests.append(["-p", "0", "-n", str(options.output_tokens)])
     for test in tests:
         for row in runner.rows("llama-bench", model, [*test, *common]):
+            if not row["gpu_info"] and not options.any_device:
+                raise SystemExit("llama_gpu: llama.cpp found no GPU: see what its programs say; --any-device goes on")
             name = f"pp{row['n_prompt']}" if row["n_prompt"] else f"tg{row['n_gen']}"
             out.append({"test": name, "batch": 1, "tokens_per_s": row["samples_ts"], "program": "llama-bench",
                         "mode": f"-b {row['n_batch']} -ub {row['n_ubatch']}", "total_parameters": row["model_n_params"],
-                        "weight_bytes": row["model_size"], "commit_of_peer": row["build_commit"]})
+                        "weight_bytes": row["model_size"], "commit_of_peer": row["build_commit"],
+                        "device_of_peer": row["gpu_info"] or row["cpu_info"]})
     return out
 
 
