@@ -125,13 +125,17 @@ def prompt_floor(name: str, row: dict, tflops: float, read_tbs: float | None) ->
 
 
 def model_rows(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
-    """(model, test without its number for decoding, batch) to engine to row; the last row of a kind counts."""
+    """(model, test without its number for decoding, batch) to engine to row; the last row of a kind counts, of llama.cpp,
+    which has a row for each configuration, the best."""
     found: dict[tuple, dict[str, dict]] = {}
     for row in rows:
         if "median_tokens_per_s" not in row or not row.get("random"):
             continue
         test = "tg" if row["test"].startswith("tg") else row["test"].replace("pp4095", "pp4096")  # of 4096 positions
-        found.setdefault((row["random"], test, row.get("batch", 1)), {})[row.get("engine", "switchyard")] = row
+        engines, engine = found.setdefault((row["random"], test, row.get("batch", 1)), {}), row.get("engine", "switchyard")
+        last = engines.get(engine)
+        if engine != "llama.cpp" or not last or row["median_tokens_per_s"] > last["median_tokens_per_s"]:
+            engines[engine] = row
     return found
 
 

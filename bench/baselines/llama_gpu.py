@@ -3,13 +3,14 @@
 """Whole models in llama.cpp on a GPU, random weights of true geometry, beside `switchyard bench latency --random`.
 
     bench/baselines/llama_gpu.py [--bin FOLDER] [--jsonl FILE] [--models NAME,...] [--types bf16,f16]
-                                 [--batches 1,8,64,256] [--prompts 512,4096] [--output-tokens 128] [--repetitions 4]
+                                 [--batches 1,8,64,256] [--prompts 512,4096] [--output-tokens 128] [--batch-tokens 128]
+                                 [--repetitions 4]
 
 FOLDER is what `build_llama_cpp.sh cuda` made. llama.cpp's own programs, unchanged: llama-bench for prompts and one
 sequence, llama-batched-bench for batches, all layers on the GPU, flash attention on, CUDA graphs as they are by
 default; libllama_random.so gives them the weights. Rows ppN are a prompt of N tokens, with physical batches of each
 --ubatch size. Rows tgN are N steps of `batch` sequences after a prompt of one token; tokens are random, and choosing
-them is not in the time. Every configuration is a row; of a test the best one stands last, and counts.
+them is not in the time. Every configuration is a row, written when its program ended; of a test the best one counts.
 """
 
 import argparse
@@ -36,6 +37,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--prompts", default="512,4096")
     parser.add_argument("--ubatch", default="512,2048,4096", help="sizes of physical batches to try with prompts")
     parser.add_argument("--output-tokens", type=int, default=128)
+    parser.add_argument("--batch-tokens", type=int, default=128, help="output tokens of a sequence in a batch")
     parser.add_argument("--repetitions", type=int, default=4)
     parser.add_argument("--any-device", action="store_true", help="also without a GPU, to try the program")
     parser.add_argument("--limit", type=float, default=120, help="seconds for one of its programs")
@@ -64,37 +66,34 @@ class Runner:
                                   text=True, timeout=self.options.limit, check=False)
             out, why = done.stdout, f"ended with {done.returncode}: {done.stderr[-800:]}" if done.returncode else ""
         except subprocess.TimeoutExpired as stopped:
-            out, why = (stopped.stdout or b"").decode(errors="replace"), f"ran past {self.options.limit:.0f} s"
+            out, why = stopped.stdout or b"", f"ran past {self.options.limit:.0f} s"
+            out = out.decode(errors="replace") if isinstance(out, bytes) else out
         if why:
             print(f"{' '.join(command)}\n{why}", flush=True)
         return [json.loads(line) for line in out.splitlines() if line.startswith("{") and line.endswith("}")]
 
 
 def llama_bench(runner: Runner, model: str) -> list[dict]:
-    """Prompts at every size of physical batch, and decoding of one sequence."""
-    options, out = runner.options, []
-    common = ["-r", str(options.repetitions), "-o", "jsonl"]
-    tests = []
-    if options.prompts:
-        sizes = [str(size) for size in numbers(options.ubatch)]
-        tests.append(["-p", options.prompts, "-n", "0", "-b", str(max(map(int, sizes))), "-ub", ",".join(sizes)])
-    if 1 in numbers(options.batches):
-        tests.append(["-p", "0", "-n", str(options.output_tokens)])
-    for test in tests:
-        for row in runner.rows("llama-bench", model, [*test, *common]):
-            if not row["gpu_info"] and not options.any_device:
-                raise SystemExit("llama_gpu: llama.cpp found no GPU: see what its programs say; --any-device goes on")
-            name = f"pp{row['n_prompt']}" if row["n_prompt"] else f"tg{row['n_gen']}"
-            out.append({"test": name, "batch": 1, "tokens_per_s": row["samples_ts"], "program": "llama-bench",
-                        "mode": f"-b {row['n_batch']} -ub {row['n_ubatch']}", "total_parameters": row["model_n_params"],
-                        "weight_bytes": row["model_size"], "commit_of_peer": row["build_commit"],
-                        "device_of_peer": row["gpu_info"] or row["cpu_info"]})
+    """Prompts at every size of physical batch, and decoding of one sequence; the model is loaded once."""
+    options, sizes = runner.options, numbers(runner.options.ubatch)
+    steps = options.output_tokens if 1 in numbers(options.batches) else 0
+    arguments = ["-p", options.prompts or "0", "-n", str(steps), "-b", str(max(sizes)), "-ub", options.ubatch,
+                 "-r", str(options.repetitions), "-o", "jsonl"]
+    out = []
+    for row in runner.rows("llama-bench", model, arguments):
+        if not row["gpu_info"] and not options.any_device:
+            raise SystemExit("llama_gpu: llama.cpp found no GPU: see what its programs say; --any-device goes on")
+        name = f"pp{row['n_prompt']}" if row["n_prompt"] else f"tg{row['n_gen']}"
+        out.append({"test": name, "batch": 1, "tokens_per_s": row["samples_ts"], "program": "llama-bench",
+                    "mode": f"-b {row['n_batch']} -ub {row['n_ubatch']}", "total_parameters": row["model_n_params"],
+                    "weight_bytes": row["model_size"], "commit_of_peer": row["build_commit"],
+                    "device_of_peer": row["gpu_info"] or row["cpu_info"]})
     return out
 
 
 def batched_bench(runner: Runner, model: str) -> list[dict]:
     """Decoding of several sequences, each batch as often as --repetitions says, less one that warms up."""
-    options, steps = runner.options, runner.options.output_tokens
+    options, steps = runner.options, runner.options.batch_tokens
     batches = [batch for batch in numbers(options.batches) if batch > 1]
     if not batches:
         return []
@@ -108,22 +107,14 @@ def batched_bench(runner: Runner, model: str) -> list[dict]:
              "mode": "default batches"} for batch, rates in found.items()]
 
 
-def measure(runner: Runner, name: str, kind: str) -> list[dict]:
+def measure(runner: Runner, name: str, kind: str):
+    """Yields the rows of a program when it has ended."""
     layers = f":{runner.options.layers}" if runner.options.layers else ""
-    rows = []
     for part in (llama_bench, batched_bench):
-        rows += part(runner, f"random:{name}:{kind}{layers}")
-        print(f"{name} {kind}: {part.__name__} [{time.monotonic() - BEGIN:.0f} s]", flush=True)
-    for row in rows:
-        row["tokens_per_s"] = [round(rate, 2) for rate in row["tokens_per_s"]]
-        row["median_tokens_per_s"] = round(statistics.median(row["tokens_per_s"]), 2)
-    return [{"engine": "llama.cpp", "random": name, "dtype": kind, **row} for row in rows]
-
-
-def best_of(rows: list[dict]) -> list[dict]:
-    """Of each test the best configuration, last, after the others: the last row of a kind counts in the report."""
-    order = {(row["test"], row["batch"]): place for place, row in reversed(list(enumerate(rows)))}
-    return sorted(rows, key=lambda row: (order[row["test"], row["batch"]], row["median_tokens_per_s"]))
+        for row in part(runner, f"random:{name}:{kind}{layers}"):
+            row["tokens_per_s"] = [round(rate, 2) for rate in row["tokens_per_s"]]
+            row["median_tokens_per_s"] = round(statistics.median(row["tokens_per_s"]), 2)
+            yield {"engine": "llama.cpp", "random": name, "dtype": kind, **row}
 
 
 def main() -> int:
@@ -131,14 +122,14 @@ def main() -> int:
     runner = Runner(options)
     file = open(options.jsonl, "w") if options.jsonl else None
     for name in options.models.split(","):
-        rows = best_of([row for kind in options.types.split(",") for row in measure(runner, name, kind)])
-        tests = {(row["test"], row["batch"]) for row in rows}
-        failed |= len(tests) < len(numbers(options.prompts)) + len(numbers(options.batches))
-        for row in rows:
+        tests = set()
+        for row in (row for kind in options.types.split(",") for row in measure(runner, name, kind)):
+            tests.add((row["test"], row["batch"]))
             print(f"{name:14} {row['test']:7} batch {row['batch']:4}  {row['median_tokens_per_s']:10.1f} tokens/s  "
-                  f"{row['dtype']}, {row['mode']}", flush=True)
+                  f"{row['dtype']}, {row['mode']} [{time.monotonic() - BEGIN:.0f} s]", flush=True)
             if file:
                 print(json.dumps(row, separators=(",", ":")), file=file, flush=True)
+        failed |= len(tests) < len(numbers(options.prompts)) + len(numbers(options.batches))
     return 1 if failed else 0
 
 
