@@ -308,7 +308,6 @@ extern "C" llama_model* llama_model_load_from_file(const char* path, llama_model
   Stream stream(parse(path + sizeof(kPrefix) - 1));
   FILE* file = fopencookie(&stream, "r", {read_cookie, nullptr, seek_cookie, nullptr});
   if (file == nullptr) fail("cannot open a stream");
-  std::setvbuf(file, nullptr, _IONBF, 0);   // large reads go straight to where they belong
   params.load_mode = LLAMA_LOAD_MODE_NONE;  // nothing to map
   llama_model* model = llama_model_load_from_file_ptr(file, params);
   std::fclose(file);
