@@ -35,7 +35,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--types", default="bf16")
     parser.add_argument("--batches", default="1,8,64,256")
     parser.add_argument("--prompts", default="512,4096")
-    parser.add_argument("--ubatch", default="512,2048,4096", help="sizes of physical batches to try with prompts")
+    parser.add_argument("--ubatch", default="128,512,2048", help="sizes of physical batches to try")
     parser.add_argument("--output-tokens", type=int, default=128)
     parser.add_argument("--batch-tokens", type=int, default=128, help="output tokens of a sequence in a batch")
     parser.add_argument("--repetitions", type=int, default=4)
@@ -77,9 +77,11 @@ def llama_bench(runner: Runner, model: str) -> list[dict]:
     """Prompts at every size of physical batch, and decoding of one sequence; the model is loaded once."""
     options, sizes = runner.options, numbers(runner.options.ubatch)
     steps = options.output_tokens if 1 in numbers(options.batches) else 0
-    arguments = ["-p", options.prompts or "0", "-n", str(steps), "-b", str(max(sizes)), "-ub", options.ubatch,
+    arguments = ["-p", options.prompts or "0", "-n", str(steps), "-b", str(max(2048, *sizes)), "-ub", options.ubatch,
                  "-r", str(options.repetitions), "-o", "jsonl"]
     out = []
+    if not options.prompts and not steps:
+        return out
     for row in runner.rows("llama-bench", model, arguments):
         if not row["gpu_info"] and not options.any_device:
             raise SystemExit("llama_gpu: llama.cpp found no GPU: see what its programs say; --any-device goes on")
@@ -91,20 +93,30 @@ def llama_bench(runner: Runner, model: str) -> list[dict]:
     return out
 
 
+def worth_trying(size: int, batch: int, sizes: list[int]) -> bool:
+    """A physical batch that holds a step of the batch is as good as any larger one."""
+    return size < batch or size == min((other for other in sizes if other >= batch), default=0)
+
+
 def batched_bench(runner: Runner, model: str) -> list[dict]:
     """Decoding of several sequences, each batch as often as --repetitions says, less one that warms up."""
     options, steps = runner.options, runner.options.batch_tokens
     batches = [batch for batch in numbers(options.batches) if batch > 1]
-    if not batches:
-        return []
-    positions = max(batches) * (steps + 1)
-    each = ",".join(str(batch) for batch in batches for _ in range(options.repetitions))
-    found: dict[int, list[float]] = {}
-    arguments = ["-npp", "1", "-ntg", str(steps), "-npl", each, "-c", str(positions), "--output-format", "jsonl"]
-    for row in runner.rows("llama-batched-bench", model, arguments):
-        found.setdefault(row["pl"], []).append(row["speed_tg"])
-    return [{"test": f"tg{steps}", "batch": batch, "tokens_per_s": rates[1:] or rates, "program": "llama-batched-bench",
-             "mode": "default batches"} for batch, rates in found.items()]
+    out = []
+    for size in numbers(options.ubatch):
+        some = [batch for batch in batches if worth_trying(size, batch, numbers(options.ubatch))]
+        if not some:
+            continue
+        each = ",".join(str(batch) for batch in some for _ in range(options.repetitions))
+        positions = max(some) * (steps + 1)
+        arguments = ["-npp", "1", "-ntg", str(steps), "-npl", each, "-ub", str(size), "-c", str(positions),
+                     "--output-format", "jsonl"]
+        found: dict[int, list[float]] = {}
+        for row in runner.rows("llama-batched-bench", model, arguments):
+            found.setdefault(row["pl"], []).append(row["speed_tg"])
+        out += [{"test": f"tg{steps}", "batch": batch, "tokens_per_s": rates[1:] or rates,
+                 "program": "llama-batched-bench", "mode": f"-ub {size}"} for batch, rates in found.items()]
+    return out
 
 
 def measure(runner: Runner, name: str, kind: str):
