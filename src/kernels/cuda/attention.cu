@@ -15,11 +15,12 @@ int64_t attend_counters(const Attend& shape) noexcept { return counter_bytes(sha
 int64_t attend_workspace(const Attend& shape, int64_t positions, int sequences) noexcept {
   // Each sequence may begin and end inside a unit and leave a span partly filled.
   const int64_t spans = positions / (kSpanUnits * kUnit) + int64_t{2} * sequences;
-  return counter_bytes(shape) + spans * shape.kv_heads * head_tiles(shape) *
-                                    most_tile_heads(shape) * (shape.head_dim + 4) * 4;
+  return counter_bytes(shape) +
+         spans * shape.kv_heads * head_tiles(shape) * partial_size(shape) * 4;
 }
 
 void attend_decode(const Attend& args, StreamHandle stream) noexcept {
+  if (args.sequences == 1 && args.tokens > 1) return;  // none of one token
   if (!attend_decode_sm90a(args, stream)) attend_decode_sm80(args, stream);
 }
 

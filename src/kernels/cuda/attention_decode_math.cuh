@@ -129,7 +129,7 @@ __device__ __forceinline__ void weigh_tile(float scale, int low, int high, float
 
 template <int kZ, class Layout>
 __device__ __forceinline__ void accumulate_tile(const uint32_t (&p)[2], uint32_t values,
-                                                DecodeState<kZ>& state) {
+                                                float (&o)[kZ / 16][4]) {
   const int lane = threadIdx.x % kWarp;
   // Matrices: z 0-7 and 8-15 of keys 0-7, then of keys 8-15.
   const uint32_t at = chunk_at<Layout>(values, lane % 8 + lane / 16 * 8, lane / 8 % 2);
@@ -138,7 +138,7 @@ __device__ __forceinline__ void accumulate_tile(const uint32_t (&p)[2], uint32_t
   for (int t = 0; t < kZ / 16; ++t) {
     uint32_t v[4];
     load_matrices_transposed(v, chunk_at<Layout>(at, t));
-    mma_bf16(state.o[t], v[0], v[1], v[2], v[3], low, high);
+    mma_bf16(o[t], v[0], v[1], v[2], v[3], low, high);
   }
 }
 
@@ -166,7 +166,7 @@ __device__ __forceinline__ void attend_tile(const Queries<kZ>& q, uint32_t keys,
   uint32_t p[2];
   score_tile<kZ, Layout>(q, keys, s);
   weigh_tile<kZ>(scale, low, high, s, p, state);
-  accumulate_tile<kZ, Layout>(p, values, state);
+  accumulate_tile<kZ, Layout>(p, values, state.o);
 }
 
 }  // namespace switchyard::cuda

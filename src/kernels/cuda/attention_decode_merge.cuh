@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a decode item: the warps' states become one, and the spans of a token become its result. Both in a fixed order, by
-// `warps` warps: the `warp`-th has every `warps`-th head.
+// The end of a decode item: its states become one and join its piece's, and the pieces of a token become its result. All in a fixed
+// order, by kWarps warps: the `warp`-th has every kWarps-th head.
 #pragma once
 #include "kernels/cuda/attention_decode_math.cuh"
 
 namespace switchyard::cuda {
 
-/// What the warps of an item leave; rows are padded so that no two lanes that store meet in a bank.
-template <int kZ, int kWarps>
+/// What an item leaves, each state with its sum of weights in so many parts; rows are padded so that no two lanes that store
+/// meet in a bank.
+template <int kZ, int kStates, int kSums>
 struct SharedStates {
-  alignas(16) float o[kWarps][kTileHeads][kZ + 4];
-  float highest[kWarps][kTileHeads], total[kWarps][kTileHeads];
+  alignas(16) float o[kStates][kTileHeads][kZ + 4];
+  float highest[kStates][kTileHeads], total[kStates][kSums][kTileHeads];
   DecodeItem item;
 };
 
 template <int kZ, int kWarps>
 __device__ __forceinline__ void share_state(const DecodeState<kZ>& state, int heads,
-                                            SharedStates<kZ, kWarps>& shared) {
+                                            SharedStates<kZ, kWarps, 1>& shared) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const int group = lane / 4, quad = lane % 4;
 #pragma unroll
@@ -30,7 +31,7 @@ __device__ __forceinline__ void share_state(const DecodeState<kZ>& state, int he
     if (head >= heads) continue;
     if (group == 0) {
       shared.highest[warp][head] = state.highest[i];
-      shared.total[warp][head] = total;
+      shared.total[warp][0][head] = total;
     }
 #pragma unroll
     for (int t = 0; t < kZ / 16; ++t) {
@@ -46,26 +47,15 @@ struct Quarter {
   float highest = -INFINITY, total = 0;
 };
 
-/// Joins others to this, in their order; one of them at least is of some keys.
-template <int kCount>
-__device__ __forceinline__ void join(Quarter& to, const float (&highest)[kCount],
-                                     const float (&total)[kCount], const float4 (&value)[kCount]) {
-  float most = to.highest;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) most = fmaxf(most, highest[i]);
-  const float shrink = exp2_fast(to.highest - most);
-  to = {{to.value.x * shrink, to.value.y * shrink, to.value.z * shrink, to.value.w * shrink},
-        most,
-        to.total * shrink};
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const float weight = exp2_fast(highest[i] - most);
-    to.total += total[i] * weight;
-    to.value.x += value[i].x * weight;
-    to.value.y += value[i].y * weight;
-    to.value.z += value[i].z * weight;
-    to.value.w += value[i].w * weight;
-  }
+/// Joins another to this; one of them at least is of some keys. Spelled out, so that its bits are the same wherever it is used.
+__device__ __forceinline__ void join(Quarter& to, const Quarter& from) {
+  const float most = fmaxf(to.highest, from.highest);
+  const float shrink = exp2_fast(to.highest - most), weight = exp2_fast(from.highest - most);
+  const auto sum = [&](float a, float b) { return __fmaf_rn(b, weight, __fmul_rn(a, shrink)); };
+  to.value = make_float4(sum(to.value.x, from.value.x), sum(to.value.y, from.value.y),
+                         sum(to.value.z, from.value.z), sum(to.value.w, from.value.w));
+  to.total = sum(to.total, from.total);
+  to.highest = most;
 }
 
 template <int kZ>
@@ -78,80 +68,133 @@ __device__ __forceinline__ void write_out(const Attend& a, const DecodeItem& ite
       make_uint2(pack_bf16(v.x * inverse, v.y * inverse), pack_bf16(v.z * inverse, v.w * inverse));
 }
 
-/// Runs `each(head, z)` for the groups of four z of this warp's heads.
-template <int kZ, class Each>
-__device__ __forceinline__ void for_own_quads(const DecodeItem& item, int warp, int warps,
-                                              const Each& each) {
-  const int heads = (item.heads - warp + warps - 1) / warps;
-  for (int i = threadIdx.x % kWarp; i < heads * (kZ / 4); i += kWarp) {
-    each(warp + i / (kZ / 4) * warps, i % (kZ / 4) * 4);
+/// The heads of a tile in groups of four z, shared out to kWarps warps: a lane has kEach groups.
+template <int kZ, int kWarps>
+struct Quads {
+  static constexpr int kEach = kTileHeads * kZ / 4 / kWarps / kWarp;
+  /// Runs `each(i, head, z)` for the groups of a lane of the `warp`-th warp.
+  template <class Each>
+  static __device__ __forceinline__ void run(int heads, int warp, const Each& each) {
+    static_assert(kEach >= 1);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int quad = static_cast<int>(threadIdx.x) % kWarp + i * kWarp;
+      const int head = warp + quad / (kZ / 4) * kWarps;
+      if (head < heads) each(i, head, quad % (kZ / 4) * 4);
+    }
+  }
+};
+
+template <int kZ, int kStates, int kSums>
+__device__ __forceinline__ Quarter read_state(const SharedStates<kZ, kStates, kSums>& shared, int i,
+                                              int head, int z) {
+  float total = shared.total[i][0][head];
+#pragma unroll
+  for (int j = 1; j < kSums; ++j) total += shared.total[i][j][head];
+  return {*reinterpret_cast<const float4*>(&shared.o[i][head][z]), shared.highest[i][head], total};
+}
+
+/// Joins the states of an item to what its piece has so far; at its end to the result, or to the piece's partial one.
+template <int kZ, int kWarps, int kStates, int kSums>
+__device__ __forceinline__ void merge_states(const Attend& a, const DecodeItem& item,
+                                             const SharedStates<kZ, kStates, kSums>& shared,
+                                             int warp, Quarter (&piece)[Quads<kZ, kWarps>::kEach]) {
+  float* const to = partial_of(a, item.index);
+  Quads<kZ, kWarps>::run(item.heads, warp, [&](int i, int head, int z) {
+    Quarter all = read_state(shared, 0, head, z);
+#pragma unroll
+    for (int s = 1; s < kStates; ++s) join(all, read_state(shared, s, head, z));
+    if (item.begins) piece[i] = {};
+    join(piece[i], all);
+    if (!item.ends) return;
+    if (item.pieces == 1) {
+      write_out<kZ>(a, item, head, z, piece[i]);
+      return;
+    }
+    *reinterpret_cast<float4*>(to + head * kZ + z) = piece[i].value;
+    if (z == 0) {
+      *reinterpret_cast<float2*>(to + most_tile_heads(a) * kZ + head * 2) =
+          make_float2(piece[i].highest, piece[i].total);
+    }
+  });
+}
+
+/// Four z of a head of a partial result; see partial_of. Others of this launch wrote it.
+template <int kZ>
+__device__ __forceinline__ Quarter read_partial(const Attend& a, const float* from, int head,
+                                                int z) {
+  const float4 value = __ldcg(reinterpret_cast<const float4*>(from + head * kZ + z));
+  const float2 sums =
+      __ldcg(reinterpret_cast<const float2*>(from + most_tile_heads(a) * kZ + head * 2));
+  return {value, sums.x, sums.y};
+}
+
+/// Joins the first `count` of some pieces of `spans` spans to what comes before them; an even number does.
+template <int kPieces>
+__device__ __forceinline__ void join_pieces(Quarter& to, Quarter (&part)[kPieces], int count,
+                                            int spans) {
+#pragma unroll
+  for (int j = 0; j < kPieces; j += 2) {
+    const bool one = j < count, two = j + 1 < count;
+    if (two && spans == 1) join(part[j], part[j + 1]);  // a pair
+    if (one) join(to, part[j]);
+    if (two && spans == 2) join(to, part[j + 1]);
   }
 }
 
-/// The warps' states to the result, or to the span's partial one.
-template <int kZ, int kWarps>
-__device__ __forceinline__ void merge_warps(const Attend& a, const DecodeItem& item,
-                                            const SharedStates<kZ, kWarps>& shared, int warp,
-                                            int warps) {
-  for_own_quads<kZ>(item, warp, warps, [&](int head, int z) {
-    float highest[kWarps], total[kWarps];
-    float4 value[kWarps];
+/// All pieces of a token, each of `spans` spans, to the result. A lane has kGroups groups of four z, and kPieces pieces of each, on
+/// their way at once.
+template <int kZ, int kWarps, int kGroups, int kPieces>
+__device__ __forceinline__ void merge_groups(const Attend& a, const DecodeItem& item, int spans,
+                                             int warp, int quads) {
+  constexpr int kQuads = kZ / 4;
+  const int64_t step = partial_size(a) * a.kv_heads * head_tiles(a);
+  const float* const first = partial_of(a, item.index) - item.piece * step;
+  const auto head = [&](int quad) { return warp + quad / kQuads * kWarps; };
+#pragma unroll 1
+  for (int quad = threadIdx.x % kWarp; quad < quads; quad += kGroups * kWarp) {
+    Quarter all[kGroups];
+#pragma unroll 1
+    for (int p = 0; p < item.pieces; p += kPieces) {
+      Quarter part[kGroups][kPieces];
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      highest[w] = shared.highest[w][head];
-      total[w] = shared.total[w][head];
-      value[w] = *reinterpret_cast<const float4*>(&shared.o[w][head][z]);
-    }
-    Quarter all;
-    join<kWarps>(all, highest, total, value);
-    if (item.spans == 1) {
-      write_out<kZ>(a, item, head, z, all);
-      return;
-    }
-    float* to = partial_of<kZ>(a, item.index, head);
-    *reinterpret_cast<float4*>(to + 4 + z) = all.value;
-    if (z == 0) *reinterpret_cast<float2*>(to) = make_float2(all.highest, all.total);
-  });
-}
-
-/// All spans of a token to the result.
-template <int kZ>
-__device__ __forceinline__ void merge_spans(const Attend& a, const DecodeItem& item, int warp,
-                                            int warps) {
-  constexpr int kAtOnce = 10;
-  const int step = a.kv_heads * head_tiles(a), first = item.index - item.span * step;
-  for_own_quads<kZ>(item, warp, warps, [&](int head, int z) {
-    Quarter all;
-    for (int s = 0; s < item.spans; s += kAtOnce) {
-      float highest[kAtOnce], total[kAtOnce];
-      float4 value[kAtOnce];
-#pragma unroll
-      for (int j = 0; j < kAtOnce; ++j) {
-        const bool real = s + j < item.spans;
-        const float* from = partial_of<kZ>(a, first + (s + j) * step, head);
-        const float2 sums =
-            real ? __ldcg(reinterpret_cast<const float2*>(from)) : make_float2(-INFINITY, 0);
-        highest[j] = sums.x;
-        total[j] = sums.y;
-        value[j] =
-            real ? __ldcg(reinterpret_cast<const float4*>(from + 4 + z)) : make_float4(0, 0, 0, 0);
+      for (int i = 0; i < kGroups * kPieces; ++i) {
+        const int own = min(quad + i / kPieces * kWarp, quads - 1);
+        const float* from = first + min(p + i % kPieces, item.pieces - 1) * step;
+        part[i / kPieces][i % kPieces] = read_partial<kZ>(a, from, head(own), own % kQuads * 4);
       }
-      join<kAtOnce>(all, highest, total, value);
+#pragma unroll
+      for (int i = 0; i < kGroups; ++i) join_pieces(all[i], part[i], item.pieces - p, spans);
     }
-    write_out<kZ>(a, item, head, z, all);
-  });
+#pragma unroll
+    for (int i = 0; i < kGroups; ++i) {
+      const int own = quad + i * kWarp;
+      if (own < quads) write_out<kZ>(a, item, head(own), own % kQuads * 4, all[i]);
+    }
+  }
 }
 
-/// One thread, after a barrier with all that wrote the span: whether it is the last of its token's to come; what the others wrote
+template <int kZ, int kWarps>
+__device__ __forceinline__ void merge_pieces(const Attend& a, const DecodeItem& item, int spans,
+                                             int warp) {
+  const int quads = (item.heads - warp + kWarps - 1) / kWarps * (kZ / 4);
+  if (quads > kWarp && item.pieces <= 4) {
+    merge_groups<kZ, kWarps, 2, 4>(a, item, spans, warp, quads);
+  } else {
+    merge_groups<kZ, kWarps, 1, 8>(a, item, spans, warp, quads);
+  }
+}
+
+/// One thread, after a barrier with all that wrote the piece: whether it is the last of its token's to come; what the others wrote
 /// is then visible to all that this thread meets in a barrier. Under load the fence takes longer than most of an item.
-__device__ __forceinline__ bool is_last_span(const Attend& a, const DecodeItem& item) {
+__device__ __forceinline__ bool is_last_piece(const Attend& a, const DecodeItem& item) {
   int32_t* counter = counter_of(a, item);
   int before;
   asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;"
                : "=r"(before)
                : "l"(counter)
                : "memory");
-  if (before != item.spans - 1) return false;
+  if (before != item.pieces - 1) return false;
   *counter = 0;  // fit for the next launch
   return true;
 }

@@ -4,6 +4,7 @@
 // Floor: the bytes of K and V of every position, once. Source: Dao et al. 2023, "Flash-Decoding"; Kwon et al. 2023, arXiv
 // 2309.06180.
 #include "kernels/cuda/attention_decode_merge.cuh"
+#include "kernels/cuda/attention_decode_short.cuh"
 #include "kernels/cuda/attention_entries.h"
 
 namespace switchyard::cuda {
@@ -16,7 +17,7 @@ template <int kZ>
 struct Shared {
   union {  // states are shared when the rings are empty
     alignas(128) unsigned char ring[kWarps][kStages][2 * kTileBytes<kZ>];
-    SharedStates<kZ, kWarps> states;
+    SharedStates<kZ, kWarps, 1> states;
   };
   ItemCounts spans;
   bool is_last;
@@ -79,23 +80,34 @@ __global__ void __launch_bounds__(kThreads, kBlocks) decode_kernel(Attend a) {
   auto& shared = *reinterpret_cast<Shared<kZ>*>(raw);
   const int warp = threadIdx.x / kWarp;
   const uint32_t ring = shared_address(shared.ring[warp]);
-  sum_counts(a.sequences, shared.spans, [&](int b) { return num_spans(a, b); });
-  const int items = num_decode_items(a, shared.spans);
+  bool any_short = false;
+  sum_counts(a.sequences, shared.spans, [&](int b) {
+    any_short |= is_short(a, b);
+    return num_spans(a, b);
+  });
+  if (__syncthreads_or(any_short)) {
+    const int blocks = static_cast<int>(gridDim.x);
+    attend_short<kZ, 2 * kStages>(a, warp * blocks + static_cast<int>(blockIdx.x), kWarps * blocks,
+                                  ring);
+  }
+  const Pieces pieces{shared.spans, 1};
+  const int items = num_pieces(a, pieces);
   for (int index = static_cast<int>(blockIdx.x); index < items;
        index += static_cast<int>(gridDim.x)) {
-    const DecodeItem item = find_decode_item(a, shared.spans, index);
+    const DecodeItem item = find_decode_item(a, pieces, index);
     DecodeState<kZ> state;
     __syncthreads();  // the last item's states have been read
     run_warp<kZ>(a, item, ring, state);
     __syncthreads();  // all rings are empty
     share_state<kZ, kWarps>(state, item.heads, shared.states);
     __syncthreads();
-    merge_warps<kZ, kWarps>(a, item, shared.states, warp, kWarps);
-    if (item.spans == 1) continue;
+    Quarter piece[Quads<kZ, kWarps>::kEach];
+    merge_states<kZ, kWarps>(a, item, shared.states, warp, piece);
+    if (item.pieces == 1) continue;
     __syncthreads();
-    if (threadIdx.x == 0) shared.is_last = is_last_span(a, item);
+    if (threadIdx.x == 0) shared.is_last = is_last_piece(a, item);
     __syncthreads();
-    if (shared.is_last) merge_spans<kZ>(a, item, warp, kWarps);
+    if (shared.is_last) merge_pieces<kZ, kWarps>(a, item, pieces.spans, warp);
   }
 }
 

@@ -5,7 +5,7 @@
 //   ring       units of a group of consumers, in order: K then V, each [64 positions][Z], swizzled (tensor_copy.cuh)
 //   box        what one copy brings: 64 positions, or 16 where the cache's blocks are no multiple of 64
 #pragma once
-#include "kernels/cuda/attention_decode_merge.cuh"
+#include "kernels/cuda/attention_decode_unit.cuh"
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/tensor_copy.cuh"
@@ -17,16 +17,21 @@ inline constexpr int kDecodeWarps = kDecodeGroups * kUnitTiles;  ///< that consu
 inline constexpr int kMergeWarps = 2;
 inline constexpr int kFinishGroups = 2, kFinishWarps = 2;  ///< groups of so many warps
 inline constexpr int kDecodeQueue = 2, kDecodeStates = 2;
+inline constexpr int kShortGroups = 4;  ///< of four warps, that take short sequences
 
 template <int kZ>
 inline constexpr int kUnitBytes = kUnit* kZ * 2;  ///< of K, and of V
 
 template <int kZ>
 struct DecodeShared {
+  using States = SharedStates<kZ, kDecodeGroups, kUnitTiles>;
   static constexpr int kStages = 256 / kZ;         // of each group's ring
   static constexpr int kQueryBytes = kZ * 2 + 16;  // of a head; padded against bank conflicts
+  // What is before `exchange` are the rings of short sequences first: 12 KiB for each warp.
   alignas(1024) unsigned char ring[kDecodeGroups][kStages][2 * kUnitBytes<kZ>];
-  SharedStates<kZ, kDecodeWarps> states[kDecodeStates];
+  States states[kDecodeStates];
+  alignas(16) unsigned char spare[64 * 1024 - kDecodeStates * sizeof(States)];
+  UnitExchange exchange[kShortGroups];
   alignas(16) unsigned char queries[kDecodeQueue][kTileHeads][kQueryBytes];
   DecodeItem queue[kDecodeQueue];
   alignas(8) uint64_t full[kDecodeGroups][kStages], empty[kDecodeGroups][kStages];
@@ -36,7 +41,7 @@ struct DecodeShared {
   DecodeItem written[kFinishGroups];
   bool is_last[kFinishGroups];
   alignas(8) uint64_t written_full[kFinishGroups], written_empty[kFinishGroups];
-  ItemCounts spans;
+  ItemCounts pieces;
   // The scout's word to the producer: an item, and the rows of its boxes.
   DecodeItem next;
   int next_row[kWarp];
@@ -83,28 +88,34 @@ __device__ __forceinline__ int find_row(const Attend& a, const DecodeItem& item)
   return real ? cache_row(a, item.sequence, item.kv_head, position) : -1;
 }
 
-/// The first item depends on the step's arrays alone; the next one is claimed when the producer takes one.
+/// The first piece depends on the step's arrays alone; the next one is claimed when the producer takes its last span.
 template <int kZ, int kBox>
-__device__ __forceinline__ void scout(DecodeShared<kZ>& shared, const Attend& a) {
+__device__ __forceinline__ void scout(DecodeShared<kZ>& shared, const Attend& a,
+                                      const Pieces& pieces) {
   static_assert(kSpanUnits * kUnit / kBox <= kWarp);
-  const int lane = threadIdx.x % kWarp, items = num_decode_items(a, shared.spans);
-  const int blocks = static_cast<int>(gridDim.x);
+  const int lane = threadIdx.x % kWarp, blocks = static_cast<int>(gridDim.x);
+  const bool claims = num_pieces(a, pieces) > blocks;
   int index = static_cast<int>(blockIdx.x);
+  DecodeItem item = find_decode_item(a, pieces, index);
   for (uint32_t parity = 0;; parity ^= 1) {
-    const DecodeItem item = index < items ? find_decode_item(a, shared.spans, index) : DecodeItem{};
     shared.next_row[lane] = find_row<kBox>(a, item);
     if (lane == 0) shared.next = item;
     __syncwarp();
     if (lane == 0) barrier_arrive(shared_address(&shared.next_full));
     if (index < blocks) wait_for_previous();
     if (item.units == 0) {
-      if (lane == 0 && items > blocks) leave_claims(decode_claims(a));
+      if (lane == 0 && claims) leave_claims(decode_claims(a));
       return;
     }
     barrier_wait(shared_address(&shared.next_empty), parity);
+    if (!item.ends) {
+      enter_span(a, item.span + 1, pieces.spans, item);
+      continue;
+    }
     int claimed = 0;
-    if (lane == 0 && items > blocks) claimed = atomicAdd(&decode_claims(a)->next, 1);
+    if (lane == 0 && claims) claimed = atomicAdd(&decode_claims(a)->next, 1);
     index = blocks + __shfl_sync(kAllLanes, claimed, 0);
+    item = find_decode_item(a, pieces, index);
   }
 }
 
@@ -146,8 +157,8 @@ __device__ __forceinline__ void send_unit(DecodeShared<kZ>& shared, const Decode
   __syncwarp();
   if (row >= 0) {
     const uint32_t to = shared_address(shared.ring[group][at.slot]) + lane * kBytes;
-    tensor_copy(to, maps.k, row, 0, full);
-    tensor_copy(to + kUnitBytes<kZ>, maps.v, row, 0, full);
+    tensor_copy_once(to, maps.k, row, 0, full);
+    tensor_copy_once(to + kUnitBytes<kZ>, maps.v, row, 0, full);
   }
   __syncwarp();
   at.advance();

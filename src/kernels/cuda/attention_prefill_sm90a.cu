@@ -6,6 +6,7 @@
 // Floor: 4 T context H Z / 2 operations when causal. Source: Shah et al. 2024, arXiv 2407.08608 (FlashAttention-3).
 #include "kernels/cuda/attention_entries.h"
 #include "kernels/cuda/attention_prefill_sm90a_math.cuh"
+#include "kernels/cuda/chain.cuh"
 
 namespace switchyard::cuda {
 namespace {
@@ -36,14 +37,17 @@ __global__ void __launch_bounds__(kPrefillThreads, 1)
     init_barriers(shared);
   }
   __syncthreads();
+  let_next_begin();
   if (threadIdx.x < kConsumers * 128) {
     take_registers<232>();
+    wait_for_previous();
     attend_items(shared, a);
   } else {
     give_registers<40>();
     if (threadIdx.x < kConsumers * 128 + kWarp) {
       claim_and_send<kZ, kBox>(shared, a, maps);
     } else {
+      wait_for_previous();
       load_queries(shared, a);
     }
   }
@@ -61,7 +65,8 @@ bool launch(const Attend& args, StreamHandle stream) {
       !make_cache_map(maps.v, args.v_cache, kZ, kBox, 1)) {
     return false;
   }
-  prefill_kernel<kZ, kBox><<<num_multiprocessors(), kPrefillThreads, kBytes, stream>>>(args, maps);
+  launch_chained(prefill_kernel<kZ, kBox>, dim3(static_cast<unsigned>(num_multiprocessors())),
+                 kPrefillThreads, kBytes, stream, args, maps);
   return true;
 }
 

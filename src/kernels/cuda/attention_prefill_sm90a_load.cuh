@@ -8,6 +8,7 @@
 //   queries    [Z / 64][128 rows][64], swizzled; row i is token i / share, query head i % share of the kv head's
 #pragma once
 #include "kernels/cuda/attention_items.cuh"
+#include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/tensor_copy.cuh"
 
@@ -152,7 +153,7 @@ __device__ __forceinline__ void send_tiles(PrefillShared<kZ>& shared, const Atte
   send_tile<kZ, kBox>(shared, maps.v, row, at);
 }
 
-/// One warp.
+/// One warp. The first item depends on the step's arrays alone.
 template <int kZ, int kBox>
 __device__ __forceinline__ void claim_and_send(PrefillShared<kZ>& shared, const Attend& a,
                                                const PrefillMaps& maps) {
@@ -169,6 +170,7 @@ __device__ __forceinline__ void claim_and_send(PrefillShared<kZ>& shared, const 
     }
     __syncwarp();
     queue.advance();
+    if (index < static_cast<int>(gridDim.x)) wait_for_previous();
     int claimed = 0;
     if (lane == 0) {
       if (item.sequence >= 0) {

@@ -19,6 +19,17 @@ __device__ __forceinline__ void tensor_copy(uint32_t to, const CUtensorMap& map,
       "l"(&map), "r"(0), "r"(half), "r"(row), "r"(barrier)
       : "memory");
 }
+/// The same for what is read once: its lines give way first in the L2.
+__device__ __forceinline__ void tensor_copy_once(uint32_t to, const CUtensorMap& map, int row,
+                                                 int half, uint32_t barrier) {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(to),
+      "l"(&map), "r"(0), "r"(half), "r"(row), "r"(barrier), "l"(policy)
+      : "memory");
+}
 /// Brings the map near, ahead of the first copy.
 __device__ __forceinline__ void tensor_prefetch(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
