@@ -2,288 +2,119 @@
 // Attention of the persistent step: one token, keys and values straight from memory into operands.
 //
 //   item      a kv head and a span of positions, one a block. Keys and values of earlier steps are asked for before q, k and v
-//             of this one are there; the token's own key and value take their places in registers
-//   scores    a warp has 16 keys of 256:  S^T [16 keys, 8 heads] = K Q^T; they meet in shared memory
-//   values    a warp has 32 of Z and its share of the keys:  O^T [32, 8 heads] += V^T P^T, V transposed in registers
+//             of this one are there
+//   warps     eight of keys, eight of values, which bring the query heads first (persistent_attention_warps.cuh)
 //   join      of the shares in shared memory, and of spans by the last block to arrive; both in a fixed order
 // Source: Dao et al. 2023, "Flash-Decoding"; Milakov and Gimelshein 2018, arXiv 1805.02867.
 #pragma once
-#include "kernels/cuda/persistent_shared.cuh"
-#include "kernels/cuda/step_heads.cuh"
+#include "kernels/cuda/persistent_attention_warps.cuh"
 
 namespace switchyard::cuda::persistent {
 
 template <int kZ>
 class Attention {
-  static constexpr int kSlices = kZ / 32, kSplits = kConsumers / kSlices;
-  static constexpr int kSplitTiles = kConsumers / kSplits;
-  static constexpr int kQueryBytes = kZ * 2 + 16;
+  static constexpr int kSplits = ValueWarp<kZ>::kSplits;
   static constexpr int kPartFloats = kZ + 4;
+  static constexpr int kOutputBytes = kSplits * kMaxShared * kZ * 4;
+  static_assert(kOutputBytes + (kMaxShared + 1) * kQueryBytes<kZ> <= sizeof(Partials));
 
  public:
   __device__ Attention(const PersistentStep& step, const Plan& plan, const PersistentLayer& layer,
-                       Block& block, char* rows, Partials& partials)
-      : step_(step), at_(plan.at), span_(block.span), block_(block), thread_(fresh_thread()) {
-    workspace_ = static_cast<char*>(step.workspace);
-    scores_ = reinterpret_cast<float*>(rows);
-    queries_ = reinterpret_cast<char*>(&partials);
-    outputs_ = reinterpret_cast<float*>(&partials);
-    keys_from_ = static_cast<const bf16*>(layer.k_cache);
-    values_from_ = static_cast<const bf16*>(layer.v_cache);
-  }
+                       Block& block, char* rows, Partials& partials, uint32_t tag)
+      : step_(step),
+        at_(plan.at),
+        layer_(layer),
+        block_(block),
+        scores_(reinterpret_cast<float*>(rows)),
+        outputs_(reinterpret_cast<float*>(&partials)),
+        queries_(reinterpret_cast<char*>(&partials) + kOutputBytes),
+        thread_(fresh_thread()),
+        tag_(tag) {}
 
   /// From the product's result to this head's part of `mixed`.
-  __device__ __forceinline__ void run(const PersistentLayer& layer, uint32_t layer_number) {
-    auto& events = *reinterpret_cast<Events*>(workspace_);
-    const PrepareHeads heads = heads_of(layer);
-    find_rows(span_.begin);
-    const int own = head_of_warp();
-    const TurnedHead<kZ / 64> turned(heads, 0, max(own, 0));
-    bf16* const cached = warp() < kMaxShared ? nullptr : turned.target(heads, 0, *step_.slot);
-    wait_until(events.qkv, (layer_number + 1) * gridDim.x);
-    load_keys(span_.begin);
-    prepare(heads, turned, own, cached);
+  __device__ __forceinline__ void run(uint32_t layer_number) {
+    const bool has_keys = warp() < kSideWarps;
+    const KeyWarp<kZ> keys(step_, block_, lane(), warp());
+    ValueWarp<kZ> values(block_, lane(), warp() - kSideWarps);
+    Held<kZ> held = {};
+    const auto load = [&](int chunk) {
+      const int* row = block_.tile_row[chunk_slot(chunk)];
+      if (has_keys) {
+        keys.load(layer_.k_cache, chunk, row, held);
+      } else {
+        values.load(layer_.v_cache, chunk, row, held);
+      }
+    };
+#pragma unroll 1
+    for (int chunk = block_.span.begin;; chunk += kChunk) {
+      load(chunk);
+      if (chunk == block_.span.begin) bring_head();
+      consumers_meet();  // queries and rows are there, the scores are free
+      if (has_keys) keys.score(chunk, held, queries_, scores_);
+      if (warp() == 0) find_rows(chunk + kChunk);
+      consumers_meet();
+      const bool more = chunk + kChunk < block_.span.end;
+      if (!more && thread_ == 0 && block_.span.count == 1) hint_at(events().mixed_soon);
+      if (!has_keys) values.add(chunk, held, scores_);
+      if (!more) break;
+    }
+    if (!has_keys) values.store_shares(outputs_);
     consumers_meet();
-    attend();
-    leave(events, layer_number);
+    leave(layer_number);
   }
 
  private:
   __device__ __forceinline__ int lane() const { return thread_ % 32; }
   __device__ __forceinline__ int warp() const { return thread_ / 32; }
-
-  __device__ __forceinline__ PrepareHeads heads_of(const PersistentLayer& layer) const {
-    PrepareHeads heads;
-    heads.heads = step_.heads;
-    heads.kv_heads = step_.kv_heads;
-    heads.head_dim = kZ;
-    heads.norm = step_.qk_norm;
-    heads.eps = step_.eps;
-    heads.clip = step_.clip;
-    heads.block_tokens = step_.block_tokens;
-    heads.q_norm = layer.q_norm;
-    heads.k_norm = layer.k_norm;
-    heads.cos = step_.cos;
-    heads.sin = step_.sin;
-    heads.rope_row = step_.rope_row;
-    heads.k_cache = layer.k_cache;
-    heads.v_cache = layer.v_cache;
-    return heads;
+  __device__ int shared_heads() const { return step_.heads / step_.kv_heads; }
+  template <class T>
+  __device__ T* array(int64_t at) const {
+    return reinterpret_cast<T*>(static_cast<char*>(step_.workspace) + at);
   }
+  __device__ Events& events() const { return *static_cast<Events*>(step_.workspace); }
 
-  // Warps 0 to 7 have a query head, 8 the key, 9 the value; -1: none.
-  __device__ int head_of_warp() const {
-    const int shared = step_.heads / step_.kv_heads;
-    if (warp() < shared) return span_.head * shared + warp();
-    if (warp() == kMaxShared) return step_.heads + span_.head;
-    if (warp() == kMaxShared + 1) return step_.heads + step_.kv_heads + span_.head;
-    return -1;
+  // Where the rows of a chunk's tiles are; the first chunk's stay from layer to layer.
+  __device__ __forceinline__ int chunk_slot(int chunk) const {
+    return chunk == block_.span.begin ? 0 : 1 + (chunk - block_.span.begin) / kChunk % 2;
   }
-
-  __device__ __forceinline__ void prepare(const PrepareHeads& heads,
-                                          const TurnedHead<kZ / 64>& turned, int own,
-                                          bf16* cached) {
-    if (warp() > kMaxShared + 1 || (warp() >= kMaxShared && !span_.has_token())) return;
-    auto* to = reinterpret_cast<bf16*>(queries_ + warp() * kQueryBytes);
-    if (warp() == kMaxShared + 1) to = block_.value_now;
-    Pairs<kZ / 64> value = {};
-    if (own >= 0)
-      value = turned.values(heads, reinterpret_cast<const float*>(workspace_ + at_.qkv));
-    turned.store(value, to);
-    if (warp() >= kMaxShared) turned.store(value, cached);
-  }
-
-  // Where this warp's keys and values of a chunk are.
-  __device__ __forceinline__ void find_rows(int chunk) {
-    const int tile = chunk + warp() * kCacheTile;
-    key_row_ = tile < span_.end ? span_.row_of(step_, tile) : 0;
-#pragma unroll
-    for (int t = 0; t < kSplitTiles; ++t) {
-      const int first = chunk + (first_tile() + t) * kCacheTile;
-      value_row_[t] = first < span_.end ? span_.row_of(step_, first) : 0;
-    }
-  }
-  __device__ int first_tile() const { return warp() / kSlices * kSplitTiles; }
-
-  // Keys of this warp's tile.
-  __device__ __forceinline__ void load_keys(int chunk) {
-    const int tile = chunk + warp() * kCacheTile;
-#pragma unroll
-    for (int i = 0; i < kZ / 32; ++i) key_[i][0] = key_[i][1] = make_uint4(0, 0, 0, 0);
-    if (tile >= span_.end) return;
-    const bf16* from = keys_from_ + int64_t{key_row_ + lane() / 4} * kZ + lane() % 4 * 8;
-#pragma unroll
-    for (int i = 0; i < kZ / 32; ++i) {
-      key_[i][0] = *reinterpret_cast<const uint4*>(from + i * 32);
-      key_[i][1] = *reinterpret_cast<const uint4*>(from + 8 * kZ + i * 32);
-    }
-  }
-  // Values of this warp's share of a chunk.
-  __device__ __forceinline__ void load_values(int chunk) {
-    const int g = lane() / 4, z = warp() % kSlices * 32 + lane() % 4 * 8;
-#pragma unroll
-    for (int t = 0; t < kSplitTiles; ++t) {
-      const int first = chunk + (first_tile() + t) * kCacheTile;
-      value_[t][0] = value_[t][1] = make_uint4(0, 0, 0, 0);
-      if (first >= span_.end) continue;
-      const bf16* from = values_from_ + int64_t{value_row_[t] + g} * kZ + z;
-      if (first + g < span_.end) value_[t][0] = *reinterpret_cast<const uint4*>(from);
-      if (first + g + 8 < span_.end) {
-        value_[t][1] = *reinterpret_cast<const uint4*>(from + 8 * kZ);
-      }
+  // One warp.
+  __device__ __forceinline__ void find_rows(int chunk) const {
+    const int first = chunk + lane() * kCacheTile;
+    if (lane() < kChunkTiles && first < block_.span.end) {
+      block_.tile_row[chunk_slot(chunk)][lane()] = block_.span.row_of(step_, first);
     }
   }
 
-  // The token's own key and value in the place of what memory held there.
-  __device__ __forceinline__ void insert_key(int chunk) {
-    if (!span_.has_token()) return;
-    const int at = span_.position - chunk - warp() * kCacheTile - lane() / 4;
-    const auto* key = reinterpret_cast<const uint4*>(queries_ + kMaxShared * kQueryBytes);
-#pragma unroll
-    for (int i = 0; i < kZ / 32; ++i) {
-      if (at == 0) key_[i][0] = key[i * 4 + lane() % 4];
-      if (at == 8) key_[i][1] = key[i * 4 + lane() % 4];
+  // Value warps have a query head each, key warp 0 the token's key, 1 its value.
+  __device__ __forceinline__ void bring_head() const {
+    const Span& span = block_.span;
+    const int shared = shared_heads(), side = warp() % kSideWarps;
+    int head = side < shared ? span.head * shared + side : -1;
+    auto* to = reinterpret_cast<bf16*>(queries_ + side * kQueryBytes<kZ>);
+    if (warp() < kSideWarps) {
+      if (side > 1 || !span.has_token()) return;
+      head = step_.heads + side * step_.kv_heads + span.head;
+      to = side == 1 ? block_.value_now
+                     : reinterpret_cast<bf16*>(queries_ + kMaxShared * kQueryBytes<kZ>);
     }
-  }
-  __device__ __forceinline__ void insert_value(int chunk) {
-    if (!span_.has_token()) return;
-    const auto* value =
-        reinterpret_cast<const uint4*>(block_.value_now) + warp() % kSlices * 4 + lane() % 4;
-#pragma unroll
-    for (int t = 0; t < kSplitTiles; ++t) {
-      const int at = span_.position - chunk - (first_tile() + t) * kCacheTile - lane() / 4;
-      if (at == 0) value_[t][0] = *value;
-      if (at == 8) value_[t][1] = *value;
-    }
-  }
-
-  // Scores in powers of two.
-  __device__ __forceinline__ void score(int chunk) {
-    const int g = lane() / 4, q = lane() % 4, tile = warp() * kCacheTile;
-    float top[2] = {-INFINITY, -INFINITY};
-    if (chunk + tile < span_.end) {
-      float s[4] = {}, odd[4] = {};
-#pragma unroll
-      for (int i = 0; i < kZ / 32; ++i) {
-        const uint4 query = reinterpret_cast<const uint4*>(queries_ + g * kQueryBytes)[i * 4 + q];
-        const uint4 &low = key_[i][0], &high = key_[i][1];
-        mma_bf16(s, low.x, high.x, low.y, high.y, query.x, query.y);
-        mma_bf16(odd, low.z, high.z, low.w, high.w, query.z, query.w);
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int key = tile + g + i / 2 * 8;
-        const float value = (s[i] + odd[i]) * step_.attention_scale * kLog2e;
-        s[i] = chunk + key < span_.end ? value : -INFINITY;
-        top[i % 2] = fmaxf(top[i % 2], s[i]);
-        scores_[(q * 2 + i % 2) * kScoreStride + key] = s[i];
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-#pragma unroll
-      for (int offset = 4; offset < 32; offset *= 2) {
-        top[i] = fmaxf(top[i], __shfl_xor_sync(kAllLanes, top[i], offset));
-      }
-      if (g == 0) block_.tile_top[q * 2 + i][warp()] = top[i];
-    }
-  }
-
-  // Follows the highest score of head g, and scales what is there to it.
-  __device__ __forceinline__ void raise() {
-    const int g = lane() / 4, q = lane() % 4;
-    float top = top_;
-    const auto* tops = reinterpret_cast<const float4*>(block_.tile_top[g]);
-#pragma unroll
-    for (int i = 0; i < kConsumers / 4; ++i) {
-      top = fmaxf(top, fmaxf(fmaxf(tops[i].x, tops[i].y), fmaxf(tops[i].z, tops[i].w)));
-    }
-    const float shrink = exp2_fast(top_ - top);
-    top_ = top;
-    total_ *= shrink;
-    const float even = __shfl_sync(kAllLanes, shrink, q * 8);
-    const float odd = __shfl_sync(kAllLanes, shrink, q * 8 + 4);
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sum_[m][i] *= i % 2 == 0 ? even : odd;
-    }
-  }
-
-  __device__ __forceinline__ void add_values(int chunk) {
-    const int g = lane() / 4, q = lane() % 4;
-#pragma unroll
-    for (int t = 0; t < kSplitTiles; ++t) {
-      const int tile = (first_tile() + t) * kCacheTile;
-      if (chunk + tile >= span_.end) break;
-      const float* from = scores_ + g * kScoreStride + tile + q * 2;
-      const float2 low = *reinterpret_cast<const float2*>(from);
-      const float2 high = *reinterpret_cast<const float2*>(from + 8);
-      const float p[4] = {exp2_fast(low.x - top_), exp2_fast(low.y - top_),
-                          exp2_fast(high.x - top_), exp2_fast(high.y - top_)};
-      total_ += (p[0] + p[1]) + (p[2] + p[3]);
-      const uint32_t b0 = pack_bf16(p[0], p[1]), b1 = pack_bf16(p[2], p[3]);
-      const uint4 &v = value_[t][0], &w = value_[t][1];
-      mma_bf16(sum_[0], transpose_matrix(v.x), transpose_matrix(v.y), transpose_matrix(w.x),
-               transpose_matrix(w.y), b0, b1);
-      mma_bf16(sum_[1], transpose_matrix(v.z), transpose_matrix(v.w), transpose_matrix(w.z),
-               transpose_matrix(w.w), b0, b1);
-    }
-  }
-
-  __device__ __forceinline__ void attend() {
-#pragma unroll 1
-    for (int chunk = span_.begin; chunk < span_.end; chunk += kChunk) {
-      if (chunk != span_.begin) {
-        find_rows(chunk);
-        load_keys(chunk);
-      }
-      insert_key(chunk);
-      score(chunk);
-      load_values(chunk);
-      consumers_meet();
-      raise();
-      insert_value(chunk);
-      add_values(chunk);
-      if (chunk + kChunk < span_.end) consumers_meet();  // the scores are free again
-    }
-    store_shares();
-    consumers_meet();
-  }
-
-  __device__ __forceinline__ void store_shares() {
-    const int g = lane() / 4, q = lane() % 4;
-    const int slice = warp() % kSlices, split = warp() / kSlices;
-#pragma unroll
-    for (int m = 0; m < 2; ++m) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int head = q * 2 + i % 2, z = slice * 32 + g / 2 * 8 + (m * 2 + i / 2) * 2 + g % 2;
-        outputs_[(split * kMaxShared + head) * kZ + z] = sum_[m][i];
-      }
-    }
-    total_ += __shfl_xor_sync(kAllLanes, total_, 1);
-    total_ += __shfl_xor_sync(kAllLanes, total_, 2);
-    if (slice == 0 && q == 0) block_.split_total[split][g] = total_;
-    if (warp() == 0 && q == 0) block_.top[g] = top_;
+    const Heads<kZ> own(step_, layer_, head);
+    own.run(step_, layer_, array<uint64_t>(at_.qkv), array<uint64_t>(at_.squares), tag_, to,
+            warp() < kSideWarps ? own.target(step_, layer_) : nullptr);
   }
 
   __device__ __forceinline__ void write(int head, int z, float low, float high, float total) const {
-    const int shared = step_.heads / step_.kv_heads;
-    auto* to = reinterpret_cast<bf16*>(workspace_ + at_.mixed);
-    to += (span_.head * shared + head) * kZ + z;
-    *reinterpret_cast<uint32_t*>(to) = pack_bf16(low / total, high / total);
+    const int at = ((block_.span.head * shared_heads() + head) * kZ + z) / 2;
+    store_tagged(array<uint64_t>(at_.mixed) + at, pack_bf16(low / total, high / total), tag_);
   }
   __device__ __forceinline__ float* part(int index, int head) const {
-    const int item = index * step_.kv_heads + span_.head;
-    return reinterpret_cast<float*>(workspace_ + at_.spans) +
-           (item * kMaxShared + head) * kPartFloats;
+    const int item = index * step_.kv_heads + block_.span.head;
+    return array<float>(at_.spans) + (item * kMaxShared + head) * kPartFloats;
   }
 
   // A thread has two values of a head.
-  __device__ __forceinline__ void leave(Events& events, uint32_t layer_number) {
+  __device__ __forceinline__ void leave(uint32_t layer_number) {
     const int head = thread_ / (kZ / 2), z = thread_ % (kZ / 2) * 2;
-    const bool mine = head < step_.heads / step_.kv_heads;
+    const bool mine = head < shared_heads();
     float low = 0, high = 0, total = 0;
     if (mine) {
 #pragma unroll
@@ -295,38 +126,44 @@ class Attention {
         total += block_.split_total[s][head];
       }
     }
-    if (span_.count == 1) {
+    if (block_.span.count == 1) {
       if (mine) write(head, z, low, high, total);
-      return tell(events.mixed);
+    } else {
+      if (mine) leave_part(head, z, low, high, total);
+      if (is_last(layer_number) && mine) join(head, z);
     }
-    if (mine) {
-      float* to = part(span_.index, head);
-      *reinterpret_cast<float2*>(to + 4 + z) = make_float2(low, high);
-      if (z == 0) *reinterpret_cast<float2*>(to) = make_float2(block_.top[head], total);
-    }
+  }
+  __device__ __forceinline__ void leave_part(int head, int z, float low, float high,
+                                             float total) const {
+    float* to = part(block_.span.index, head);
+    *reinterpret_cast<float2*>(to + 4 + z) = make_float2(low, high);
+    if (z == 0) *reinterpret_cast<float2*>(to) = make_float2(block_.top[head], total);
+  }
+  // Whether all spans of the head have come.
+  __device__ __forceinline__ bool is_last(uint32_t layer_number) {
+    const Span& span = block_.span;
     consumers_meet();
     if (thread_ == 0) {
       uint32_t before;
       asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
                    : "=r"(before)
-                   : "l"(&events.spans[span_.head].count)
+                   : "l"(&events().spans[span.head].count)
                    : "memory");
-      block_.last = before == (layer_number + 1) * static_cast<uint32_t>(span_.count) - 1;
+      block_.last = before == (layer_number + 1) * static_cast<uint32_t>(span.count) - 1;
+      if (block_.last != 0) hint_at(events().mixed_soon);
     }
     consumers_meet();
-    if (block_.last == 0) return;
-    if (mine) join(head, z);
-    tell(events.mixed);
+    return block_.last != 0;
   }
 
   // All spans of a head, in their order.
   __device__ __forceinline__ void join(int head, int z) const {
     float top = -INFINITY, total = 0, low = 0, high = 0;
-    for (int i = 0; i < span_.count; ++i) {
+    for (int i = 0; i < block_.span.count; ++i) {
       top = fmaxf(top, __ldcg(part(i, head)));
     }
 #pragma unroll 4
-    for (int i = 0; i < span_.count; ++i) {
+    for (int i = 0; i < block_.span.count; ++i) {
       const float* from = part(i, head);
       const float2 sums = __ldcg(reinterpret_cast<const float2*>(from));
       const float2 v = __ldcg(reinterpret_cast<const float2*>(from + 4 + z));
@@ -340,19 +177,12 @@ class Attention {
 
   const PersistentStep& step_;
   const Workspace& at_;
-  const Span& span_;
+  const PersistentLayer& layer_;
   Block& block_;
-  char* workspace_;
-  float* scores_;
+  float *scores_, *outputs_;
   char* queries_;
-  float* outputs_;
-  const bf16 *keys_from_, *values_from_;
-  int key_row_, value_row_[kSplitTiles];
-  uint4 key_[kZ / 32][2];
-  uint4 value_[kSplitTiles][2];
-  float sum_[2][4] = {};
-  float top_ = -INFINITY, total_ = 0;
   int thread_;
+  uint32_t tag_;
 };
 
 }  // namespace switchyard::cuda::persistent

@@ -89,34 +89,46 @@ class Rows {
     }
   }
 
-  // Adds what the experts of a layer have left.
-  __device__ __forceinline__ void add_parts(Row& x) const {
-    constexpr int kPartQuads = kOutputs / 4;
-    const auto* parts = array<float4>(plan_.at.parts);
+  // What the experts of a layer have left for quad `at` of part p.
+  __device__ __forceinline__ const uint64_t* part(int p, int at) const {
+    return array<uint64_t>(plan_.at.parts) + p * kOutputs + at % (kOutputs / 4) * 4;
+  }
+  // Adds what the experts of the layer with this tag have left.
+  __device__ __forceinline__ void add_parts(Row& x, uint32_t tag) const {
     const float scale = step_.residual_scale;
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) {
       if (quad(i) >= quads()) break;
-      const PartRange range = block_.part[quad(i) / kPartQuads];
-      const float4* from = parts + quad(i) % kPartQuads;
-      float4 sum = __ldcg(from + range.first * kPartQuads);
+      const PartRange range = block_.part[quad(i) / (kOutputs / 4)];
+      float sum[4] = {};
 #pragma unroll 1
-      for (int p = range.first + 1; p <= range.last; ++p) {
-        const float4 part = __ldcg(from + p * kPartQuads);
-        sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+      for (int p = range.first; p <= range.last; p += 2) {
+        Tagged<4> one, two;  // both on their way at once
+        const bool both = p < range.last;
+        bool there;
+        do {
+          there = one.read(part(p, quad(i)), tag);
+          if (both) there &= two.read(part(p + 1, quad(i)), tag);
+        } while (!there);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sum[j] += both ? one.number(j) + two.number(j) : one.number(j);
       }
-      x[i] = make_float4(fmaf(scale, sum.x, x[i].x), fmaf(scale, sum.y, x[i].y),
-                         fmaf(scale, sum.z, x[i].z), fmaf(scale, sum.w, x[i].w));
+      x[i] = make_float4(fmaf(scale, sum[0], x[i].x), fmaf(scale, sum[1], x[i].y),
+                         fmaf(scale, sum[2], x[i].z), fmaf(scale, sum[3], x[i].w));
     }
   }
-  // One value of the residual stream before layer l: as above.
+  // One value of the residual stream before layer l: as above, in the same order.
   __device__ __forceinline__ float x_at(int row, int l) const {
     if (l == 0) return __ldcg(step_.x + row);
     const PartRange range = block_.part[row / kOutputs];
-    const float* parts = array<float>(plan_.at.parts) + row % kOutputs;
-    float sum = __ldcg(parts + range.first * kOutputs);
+    const uint64_t* parts = array<uint64_t>(plan_.at.parts) + row % kOutputs;
+    float sum = 0;
 #pragma unroll 1
-    for (int p = range.first + 1; p <= range.last; ++p) sum += __ldcg(parts + p * kOutputs);
+    for (int p = range.first; p <= range.last; p += 2) {
+      float pair = value_of(read_tagged(parts + p * kOutputs));
+      if (p < range.last) pair += value_of(read_tagged(parts + (p + 1) * kOutputs));
+      sum += pair;
+    }
     return fmaf(step_.residual_scale, sum, __ldcg(array<float>(plan_.at.middle) + row));
   }
 

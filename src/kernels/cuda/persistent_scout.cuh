@@ -50,7 +50,7 @@ class Scout {
   // The first keys and values of this block's span.
   __device__ void ask_for_span(const PersistentLayer& layer) const {
     const Span& span = block_.span;
-    const int row_bytes = step_.head_dim * 2, end = min(span.end, span.begin + kChunk);
+    const int row_bytes = step_.head_dim * 2, end = min(span.end, span.begin + kSpan);
     for (int position = span.begin + lane_id(); position < end; position += 32) {
       const int64_t at = int64_t{span.row_of(step_, position)} * row_bytes;
       for (int line = 0; line < row_bytes; line += kLine) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The persistent step (step_persistent_sm90a.cu): shared memory of a block, the words by which blocks tell each other that
-// something is ready, how matrices are cut, and the workspace.
+// The persistent step (step_persistent_sm90a.cu): shared memory of a block, how matrices are cut, and the workspace.
 #pragma once
 
 #include "kernels/cuda/attention_items.cuh"
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/moe_small_consumer.cuh"
+#include "kernels/cuda/persistent_words.cuh"
 #include "kernels/cuda/step_persistent.h"
 
 namespace switchyard::cuda::persistent {
@@ -23,12 +23,11 @@ static_assert(128 * kProducerRegisters + kConsumerThreads * kConsumerRegisters <
 inline constexpr int kQuads = 2;  // float4 of the residual stream that a thread keeps
 inline constexpr int64_t kMaxWidth = int64_t{kQuads} * 4 * kConsumerThreads;
 inline constexpr int kMaxBlockStages = 32;  // of a dense product, in one block
+inline constexpr int kMaxDenseRows = 8 * kMaxBlockStages;
 inline constexpr int kMaxGateExperts = 256;
 inline constexpr int kMaxPicks = 16;
 inline constexpr int kMaxShared = 8;  // query heads of a kv head
-inline constexpr int kScoreStride =
-    260;  // floats of a head's scores: 256, padded against bank conflicts
-inline constexpr int kRowBytes = kMaxShared * kScoreStride * 4;  // tokens of a product, or scores
+inline constexpr int kRowBytes = 8448;  // tokens of a product, scores, or the inputs of a piece
 static_assert(kRowBytes >= 2 * kMaxWidth);
 
 using OneToken = SharedOf<kMaxPicks, kMaxPicks>;
@@ -36,11 +35,15 @@ using Experts = Consumer<1, kStages, OneToken>;
 using Partials = Experts::Partials;
 inline constexpr int kRingBytes = kGroups * kStages * kStageBytes;
 inline constexpr int kDynamicBytes =
-    kRingBytes + static_cast<int>(sizeof(Partials)) + kRowBytes + kMaxPicks * kOutputs * 4;
+    kRingBytes + static_cast<int>(sizeof(Partials)) + kRowBytes;
 
 // ---- attention
 
-inline constexpr int kChunk = kConsumers * kCacheTile;  // keys at a time
+inline constexpr int kChunkTiles = 8;
+inline constexpr int kChunk = kChunkTiles * kCacheTile;  // keys at a time
+inline constexpr int kSpan = 2 * kChunk;  // what a block does alone before another helps: to meet costs more than a chunk
+inline constexpr int kScoreStride = kChunk + 4;  // floats of a head's scores, padded against bank conflicts
+static_assert(kMaxShared * kScoreStride * 4 <= kRowBytes);
 
 /// What a block does of attention: a run of positions of one kv head.
 struct Span {
@@ -52,7 +55,7 @@ struct Span {
   __device__ void find(const PersistentStep& step) {
     position = *step.context_len;
     const int seen = position + 1, most = static_cast<int>(gridDim.x) / step.kv_heads;
-    const int wanted = min(most, (seen + kChunk - 1) / kChunk);
+    const int wanted = min(most, (seen + kSpan - 1) / kSpan);
     const int tiles = (seen + kCacheTile - 1) / kCacheTile, each = (tiles + wanted - 1) / wanted;
     count = (tiles + each - 1) / each;
     head = static_cast<int>(blockIdx.x) % step.kv_heads;
@@ -91,8 +94,13 @@ struct Block {
   alignas(16) float sums[kMaxBlockStages][8];
   float logits[kMaxGateExperts];
   alignas(16) float reduce[3][kConsumers];
-  uint32_t epoch;  // layers of all steps before this one
-  alignas(16) float tile_top[kMaxShared][kConsumers];
+  uint32_t epoch;           // layers of all steps before this one
+  float attention_scale;    // 1 / rms before attention
+  float gate_scale;         // what logits of rows in that scale lack
+  bool usable;              // the logits are numbers
+  float weighted[kMaxDenseRows];  // this block's rows of the stream, as the gate's product wants them
+  int tile_row[3][kChunkTiles];  // rows of the caches where tiles begin: of the span's first chunk, and of others in turn
+  alignas(16) float tile_top[kMaxShared][kChunkTiles];
   float split_total[8][kMaxShared];
   float top[kMaxShared];
   alignas(16) bf16 value_now[128];
@@ -105,74 +113,6 @@ __device__ __forceinline__ int fresh_thread() {
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
-}
-
-// ---- between blocks
-
-/// A word that counts arrivals since the step began, alone in its line.
-struct alignas(128) Event {
-  uint32_t count;
-};
-inline constexpr int kMaxKvHeads = 64;
-struct Events {
-  Event qkv, mixed, middle, hidden, parts, done;
-  Event spans[kMaxKvHeads];  // of an attention head that is cut
-};
-
-__device__ __forceinline__ void consumers_meet() {
-  fixed_barrier<kConsumersBarrier, kConsumerThreads>();
-}
-__device__ __forceinline__ void arrive_at(Event& event) {
-  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(&event.count) : "memory");
-}
-__device__ __forceinline__ void poll(const Event& event, uint32_t target) {
-  uint32_t now;
-  do {
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&event.count) : "memory");
-  } while (now < target);
-}
-/// All consumers: what they wrote is there for who waits.
-__device__ __forceinline__ void tell(Event& event) {
-  consumers_meet();
-  if (threadIdx.x == 0) arrive_at(event);
-}
-__device__ __forceinline__ void wait_until(const Event& event, uint32_t target) {
-  if (threadIdx.x == 0) poll(event, target);
-  consumers_meet();
-}
-
-// A value and a tag in one word: who finds the tag has the value, without a fence and without a second way to memory. Tags never come
-// twice.
-__device__ __forceinline__ void store_tagged(uint64_t* to, float value, uint32_t tag) {
-  const uint64_t word = uint64_t{tag} << 32 | __float_as_uint(value);
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
-}
-__device__ __forceinline__ uint64_t read_tagged(const uint64_t* from) {
-  uint64_t word;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
-  return word;
-}
-// One warp, `count` values of at most 32 kEach.
-template <int kEach>
-__device__ __forceinline__ void load_tagged(const uint64_t* from, int count, uint32_t tag, int lane,
-                                            float* to) {
-  bool missing = true;
-  while (__any_sync(kAllLanes, missing)) {
-    uint64_t word[kEach];
-    missing = false;
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      word[i] = uint64_t{tag} << 32;
-      if (i * 32 + lane < count) word[i] = read_tagged(from + i * 32 + lane);
-    }
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      missing |= static_cast<uint32_t>(word[i] >> 32) != tag;
-      if (i * 32 + lane < count)
-        to[i * 32 + lane] = __uint_as_float(static_cast<uint32_t>(word[i]));
-    }
-  }
-  __syncwarp();
 }
 
 // ---- a dense product [n, k] as stages
@@ -210,19 +150,20 @@ struct DenseCut {
 // ---- memory between blocks, by offsets in bytes
 
 struct Workspace {
-  int64_t epoch, qkv, mixed, middle, logits, hidden, parts, spans, end;
+  int64_t epoch, qkv, squares, mixed, middle, logits, hidden, parts, spans, end;
 
   Workspace(const PersistentStep& step, int blocks) {
     const auto room = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
     const int64_t heads = step.heads + 2 * step.kv_heads;
     epoch = room(sizeof(Events));
     qkv = epoch + room(4);
-    mixed = qkv + room(heads * step.head_dim * 4);
-    middle = mixed + room(int64_t{step.heads} * step.head_dim * 2);
+    squares = qkv + room(heads * step.head_dim * 8);
+    mixed = squares + room(int64_t{2} * blocks * 8);
+    middle = mixed + room(int64_t{step.heads} * step.head_dim * 4);
     logits = middle + room(step.width * 4);
-    hidden = logits + room(int64_t{step.experts.rule.experts} * 8);
+    hidden = logits + 2 * kTallyBytes;
     parts = hidden + room(step.experts.rule.top_k * MoePack::padded(step.experts.ffn_width) * 2);
-    spans = parts + room((blocks + MoePack::padded(step.width) / kOutputs) * kOutputs * 4);
+    spans = parts + room((blocks + MoePack::padded(step.width) / kOutputs) * kOutputs * 8);
     end = spans + room(int64_t{blocks} * kMaxShared * (step.head_dim + 4) * 4);
   }
 };
@@ -231,13 +172,16 @@ struct Workspace {
 struct Plan {
   Shape shape;
   DenseCut qkv, output;
+  int gate_bits = 0;  // threads that share an expert's logit: at most a warp
   Workspace at;
 
   Plan(const PersistentStep& step, int blocks)
       : shape(shape_of(step.experts, 1, blocks)),
         qkv(int64_t{step.heads + 2 * step.kv_heads} * step.head_dim, step.width),
         output(step.width, int64_t{step.heads} * step.head_dim),
-        at(step, blocks) {}
+        at(step, blocks) {
+    while (gate_bits < 5 && shape.rule.experts << (gate_bits + 1) <= kConsumerThreads) ++gate_bits;
+  }
 };
 
 }  // namespace switchyard::cuda::persistent

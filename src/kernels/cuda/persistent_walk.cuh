@@ -2,37 +2,40 @@
 // The consumers' way through the layers of the persistent step (step_persistent_sm90a.cu).
 #pragma once
 #include "kernels/cuda/persistent_attention.cuh"
+#include "kernels/cuda/persistent_dense.cuh"
+#include "kernels/cuda/persistent_down.cuh"
 #include "kernels/cuda/persistent_gate.cuh"
-#include "kernels/cuda/persistent_rows.cuh"
 
 namespace switchyard::cuda::persistent {
 
 // The consumers' way through the layers.
 template <int kZ>
 class Walk : Rows {
+  static constexpr int kPoller = 32;                        // the thread that waits while warp 0 makes the picks
+  static constexpr int kTeller = kConsumerThreads - 32;     // and the one that tells of the rows behind them
+
  public:
   __device__ Walk(const PersistentStep& step, const Plan& plan, Block& block, char* dynamic)
       : Rows(step, plan, block, dynamic + kRingBytes + sizeof(Partials)),
         partials_(*reinterpret_cast<Partials*>(dynamic + kRingBytes)),
-        results_(reinterpret_cast<float*>(rows_ + kRowBytes)),
         experts_{block.s, plan.shape, block.work, shared_address(dynamic), partials_} {}
 
   __device__ __forceinline__ void run() {
 #pragma unroll 1
     for (int l = 0; l < step_.layers; ++l) {
-      renew();
+      thread_ = fresh_thread();
       barrier_wait(shared_address(&block_.described), l & 1);
       const PersistentLayer& layer = block_.layer[l & 1];
       multiply_qkv(layer, l);
       if (block_.span.exists) {
-        Attention<kZ>(step_, plan_, layer, block_, rows_, partials_).run(layer, l);
+        Attention<kZ>(step_, plan_, layer, block_, rows_, partials_, tag(l)).run(l);
       }
       multiply_output(layer, l);
-      gate(layer, l);
       route(layer, l);
+      renew();
       experts_.up_items(reinterpret_cast<const bf16*>(rows_), hidden());
       tell(events().hidden);
-      down(l);
+      down(layer, l);
     }
     let_next_begin();
     finish();
@@ -51,130 +54,170 @@ class Walk : Rows {
     experts_.q = experts_.lane % 4;
   }
 
+  // Of what layer l leaves; l = -1: the last layer of the step before.
+  __device__ uint32_t tag(int l) const { return block_.epoch + l + 1; }
+
   __device__ __forceinline__ void multiply_qkv(const PersistentLayer& layer, int l) {
     Row x, w;
     thread_ = fresh_thread();
     load_weights(layer.attention_norm, w);
     load_x(l > 0 ? array<float>(plan_.at.middle) : step_.x, x);
     if (l > 0) {
-      wait_until(events().parts, l * gridDim.x);
-      add_parts(x);
+      wait_for_hint(events().parts_soon, l * gridDim.x);
+      add_parts(x, tag(l - 1));
     }
     share(squares(x), 0);
     weigh(w, x);
     consumers_meet();
-    store_rows(x, scale_from(0));
+    const float scale = scale_from(0);
+    if (thread_ == 0) block_.attention_scale = scale;
+    store_rows(x, scale);
     consumers_meet();
+    renew();
     consume_dense(experts_, plan_.qkv, block_.qkv_stages, rows_, block_);
     consumers_meet();
+    leave_qkv(layer, l);
+  }
+
+  __device__ __forceinline__ void leave_qkv(const PersistentLayer& layer, int l) {
     const int local = thread_ = fresh_thread();
+    const int q_rows = step_.heads * step_.head_dim;
+    float q_square = 0, k_square = 0;
     if (local < block_.qkv_stages << plan_.qkv.row_bits) {
       const int row = plan_.qkv.row(local);
       const float bias = layer.qkv_bias != nullptr ? layer.qkv_bias[row] : 0.0f;
-      array<float>(plan_.at.qkv)[row] = dense_sum(plan_.qkv, block_, local) + bias;
+      const float value = dense_sum(plan_.qkv, block_, local) + bias;
+      store_tagged(array<uint64_t>(plan_.at.qkv) + row, value, tag(l));
+      if (row < q_rows) q_square = value * value;
+      if (row >= q_rows && row < q_rows + step_.kv_heads * step_.head_dim) {
+        k_square = value * value;
+      }
     }
-    tell(events().qkv);
+    if (step_.qk_norm != QkNormKind::full_width) return;
+    share(q_square, 0);
+    share(k_square, 1);
+    consumers_meet();
+    if (thread_ < 2) {
+      uint64_t* const to = array<uint64_t>(plan_.at.squares) + thread_ * gridDim.x + blockIdx.x;
+      store_tagged(to, shared_sum(thread_), tag(l));
+    }
   }
 
   __device__ __forceinline__ void multiply_output(const PersistentLayer& layer, int l) {
-    const int chunks = step_.heads * step_.head_dim / 8, thread = thread_ = fresh_thread();
+    const int thread = thread_ = fresh_thread();
     const int rows = block_.output_stages << plan_.output.row_bits;
-    float bias = 0, before = 0;
+    const GateShare share(plan_, layer.gate, step_.width, rows, thread);
+    float bias = 0, before = 0, norm = 0;
     if (thread < rows) {
       const int row = plan_.output.row(thread);
       before = x_at(row, l);
+      norm = __ldg(layer.ffn_norm + row);
       if (layer.output_bias != nullptr) bias = layer.output_bias[row];
     }
-    wait_until(events().mixed, (l + 1) * step_.kv_heads);
-    if (thread < chunks) {
-      reinterpret_cast<uint4*>(rows_)[thread] = __ldcg(array<uint4>(plan_.at.mixed) + thread);
+    wait_for_hint(events().mixed_soon, (l + 1) * step_.kv_heads);
+    if (thread < step_.heads * step_.head_dim / 8) {
+      Tagged<4> pairs;
+      pairs.wait(array<uint64_t>(plan_.at.mixed) + thread * 4, tag(l));
+      reinterpret_cast<uint4*>(rows_)[thread] =
+          make_uint4(pairs.value[0], pairs.value[1], pairs.value[2], pairs.value[3]);
     }
     consumers_meet();
+    renew();
     consume_dense(experts_, plan_.output, block_.output_stages, rows_, block_);
     consumers_meet();
     if (thread < rows) {
       const float sum = dense_sum(plan_.output, block_, thread);
-      array<float>(plan_.at.middle)[plan_.output.row(thread)] =
-          step_.residual_scale * sum + bias + before;
+      const float middle = step_.residual_scale * sum + bias + before;
+      array<float>(plan_.at.middle)[plan_.output.row(thread)] = middle;
+      block_.weighted[thread] = middle * norm * block_.attention_scale;
     }
-    tell(events().middle);
+    consumers_meet();
+    const float logit = share.part(plan_, block_.weighted);
+    if (share.leads()) add_to_tally(tallies(l) + tally_at(share.expert()), logit);
+    if (thread_ == kTeller) arrive_at(events().middle);
   }
 
-  // The norm before the experts, and the logits of this block's experts.
-  __device__ __forceinline__ void gate(const PersistentLayer& layer, int l) {
-    Row x, w, gate;
+  // The tallies of a layer; those of the one before and the next have the other place.
+  __device__ uint64_t* tallies(int l) const {
+    return array<uint64_t>(plan_.at.logits + ((block_.epoch + l) & 1) * kTallyBytes);
+  }
+
+  // Every block makes the same picks; pick k is row k of the experts' hidden rows. Then the norm before the experts.
+  __device__ __forceinline__ void route(const PersistentLayer& layer, int l) {
+    Row x, w;
     thread_ = fresh_thread();
-    const int experts = plan_.shape.rule.experts, blocks = static_cast<int>(gridDim.x);
-    int expert = static_cast<int>(blockIdx.x);
     load_weights(layer.ffn_norm, w);
-    load_weights(layer.gate + min(expert, experts - 1) * step_.width, gate);
-    wait_until(events().middle, (l + 1) * gridDim.x);
+    if (warp() == 0) choose(l);
+    if (thread_ == kPoller) poll(events().middle, (l + 1) * gridDim.x);
+    consumers_meet();
     load_x(array<float>(plan_.at.middle), x);
     share(squares(x), 1);
     weigh(w, x);
-    share(dot(x, gate), 2);
     consumers_meet();
     const float scale = scale_from(1);
-    if (thread_ == 0 && expert < experts) leave_logit(expert, shared_sum(2) * scale, l);
+    if (thread_ == 0) block_.gate_scale = scale / block_.attention_scale;
     store_rows(x, scale);
-#pragma unroll 1
-    for (expert += blocks; expert < experts; expert += blocks) {
-      load_weights(layer.gate + expert * step_.width, gate);
-      consumers_meet();  // the slot is free again
-      share(dot(x, gate), 2);
-      consumers_meet();
-      if (thread_ == 0) leave_logit(expert, shared_sum(2) * scale, l);
-    }
-  }
-
-  __device__ uint32_t tag(int l) const { return block_.epoch + l + 1; }
-  __device__ __forceinline__ void leave_logit(int expert, float logit, int l) const {
-    store_tagged(array<uint64_t>(plan_.at.logits) + expert, logit, tag(l));
-  }
-
-  // Every block makes the same picks; pick k is row k of the experts' hidden rows.
-  __device__ __forceinline__ void route(const PersistentLayer& layer, int l) {
-    if (warp() == 0) {
-      const int lane = thread_ % 32, top_k = plan_.shape.rule.top_k;
-      const RouteRule& rule = plan_.shape.rule;
-      load_tagged<kMaxGateExperts / 32>(array<uint64_t>(plan_.at.logits), rule.experts, tag(l),
-                                        lane, block_.logits);
-      const Pick pick = plain_picks(rule, block_.logits, lane);
-      if (lane < top_k) {
-        block_.s.hit_expert[lane] = pick.expert;
-        block_.s.pick_expert[lane] = pick.expert;
-      }
-      __syncwarp();
-      if (lane == 0) barrier_arrive(shared_address(&block_.routed));
-      const float weight = pick_weight(plain_rule(rule), block_.logits, pick, lane);
-      if (lane < top_k) block_.s.pick_weight[lane] = weight;
-      if (blockIdx.x == gridDim.x - 1 && lane < top_k) {
-        layer.expert[lane] = pick.expert;
-        layer.weight[lane] = weight;
-      }
-    }
+    // All blocks have made their picks of the layer before, so its tallies are free.
+    const int expert = static_cast<int>(blockIdx.x) + thread_ * static_cast<int>(gridDim.x);
+    if (expert < plan_.shape.rule.experts) tallies(l + 1)[tally_at(expert)] = 0;
     consumers_meet();
   }
 
-  __device__ __forceinline__ void down(int l) {
-    const Work& work = block_.work;
-    int from = work.down_begin;
-    Piece piece(plan_.shape, work, from);
-    wait_until(events().hidden, (l + 1) * gridDim.x);
-#pragma unroll 1
-    while (from < work.down_end) {
-      experts_.down_hits(piece, hidden(), results_);
-      consumers_meet();
-      if (warp() == 0) {
-        const int part = static_cast<int>(blockIdx.x) + piece.row_block;
-        array<float>(plan_.at.parts)[part * kOutputs + lane()] = experts_.picked(piece, results_);
-      }
-      from += piece.blocks;
-      if (from >= work.down_end) break;
-      piece = Piece(plan_.shape, work, from);
-      consumers_meet();  // the results are free again
+  __device__ __forceinline__ void choose(int l) {
+    const RouteRule& rule = plan_.shape.rule;
+    const int lane = thread_ % 32;
+    int* const picks = block_.s.hit_expert;
+    if (rule.experts <= 128) {
+      const bool usable = load_logits<4>(tallies(l), rule.experts, lane, block_.logits);
+      choose_highest<4>(rule, block_.logits, usable, lane, picks);
+      if (lane == 0) block_.usable = usable;
+    } else {
+      const bool usable = load_logits<8>(tallies(l), rule.experts, lane, block_.logits);
+      choose_highest<8>(rule, block_.logits, usable, lane, picks);
+      if (lane == 0) block_.usable = usable;
     }
-    tell(events().parts);
+    if (lane == 0) barrier_arrive(shared_address(&block_.routed));
+  }
+
+  // While the last hidden rows are made elsewhere.
+  __device__ __forceinline__ void weigh(const PersistentLayer& layer) {
+    const int lane = thread_ % 32;
+    weigh_picks(plan_.shape.rule, block_.logits, block_.gate_scale, block_.usable, lane,
+                block_.s.hit_expert, block_.s.pick_weight);
+    if (blockIdx.x == gridDim.x - 1 && lane < plan_.shape.rule.top_k) {
+      layer.expert[lane] = block_.s.hit_expert[lane];
+      layer.weight[lane] = block_.s.pick_weight[lane];
+    }
+  }
+  using Rows::weigh;
+
+  __device__ __forceinline__ void down(const PersistentLayer& layer, int l) {
+    const Work& work = block_.work;
+    thread_ = fresh_thread();
+    if (warp() == 1) weigh(layer);
+    wait_until(events().hidden, (l + 1) * gridDim.x);
+    if (work.down_begin >= work.down_end && thread_ == 0) hint_at(events().parts_soon);
+#pragma unroll 1
+    for (int from = work.down_begin; from < work.down_end;) {
+      const Piece piece(plan_.shape, work, from);
+      const PieceInputs inputs =
+          bring_inputs(plan_.shape, piece, hidden(), rows_, kRowBytes, thread_);
+      consumers_meet();
+      renew();
+      auto* const shares = reinterpret_cast<float*>(&partials_);
+      add_picks(experts_, piece, inputs, shares + warp() * kOutputs);
+      from += piece.blocks;
+      if (from >= work.down_end && thread_ == 0) hint_at(events().parts_soon);
+      consumers_meet();
+      if (warp() == 0) leave_part(piece, shares, l);
+    }
+  }
+  __device__ __forceinline__ void leave_part(const Piece& piece, const float* shares, int l) const {
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < kConsumers; ++w) sum += shares[w * kOutputs + lane()];
+    const int part = static_cast<int>(blockIdx.x) + piece.row_block;
+    store_tagged(array<uint64_t>(plan_.at.parts) + part * kOutputs + lane(), sum, tag(l));
   }
 
   __device__ __forceinline__ void finish() {
@@ -182,8 +225,8 @@ class Walk : Rows {
       Row x;
       thread_ = fresh_thread();
       load_x(array<float>(plan_.at.middle), x);
-      wait_until(events().parts, step_.layers * gridDim.x);
-      add_parts(x);
+      wait_for_hint(events().parts_soon, step_.layers * gridDim.x);
+      add_parts(x, tag(step_.layers - 1));
 #pragma unroll
       for (int i = 0; i < kQuads; ++i) {
         if (quad(i) < quads()) reinterpret_cast<float4*>(step_.x)[quad(i)] = x[i];
@@ -206,7 +249,6 @@ class Walk : Rows {
   }
 
   Partials& partials_;
-  float* results_;
   Experts experts_;
 };
 

@@ -99,11 +99,17 @@ class TurnedHead {
     return static_cast<int>(threadIdx.x) % kWarp * kPairs;
   }
 
+  /// This lane's values of the head, whose norm is `scale`.
+  __device__ __forceinline__ void finish(const PrepareHeads& a, Pairs<kPairs>& x,
+                                         float scale) const {
+    finish_head(a, x, scale, weight_, turn_, is_v_);
+  }
+
   /// From the token's row of qkv.
   __device__ __forceinline__ Pairs<kPairs> values(const PrepareHeads& a, const float* row) const {
     Pairs<kPairs> x = load_pairs<kPairs>(row + head_ * kWidth + first());
     const bool normed = !is_v_ && a.norm != QkNormKind::none;
-    finish_head(a, x, normed ? scale_of(a, row, x) : 1.0f, weight_, turn_, is_v_);
+    finish(a, x, normed ? scale_of(a, row, x) : 1.0f);
     return x;
   }
 

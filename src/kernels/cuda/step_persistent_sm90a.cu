@@ -30,8 +30,10 @@ __device__ void produce(const PersistentStep& step, const Plan& plan, Block& blo
   for (int l = 0; l < step.layers; ++l) {
     const PersistentLayer& layer = step.layer[l];
     const auto *w13 = static_cast<const char*>(layer.w13), *w2 = static_cast<const char*>(layer.w2);
-    produce_dense(producer, plan.qkv, layer.qkv);
-    produce_dense(producer, plan.output, layer.output);
+#pragma unroll 1
+    for (int i = 0; i < 2; ++i) {
+      produce_dense(producer, i == 0 ? plan.qkv : plan.output, i == 0 ? layer.qkv : layer.output);
+    }
     barrier_wait(shared_address(&block.routed), l & 1);
     producer.up(block.work, w13);
     producer.down(block.work, w2);
@@ -60,7 +62,7 @@ __device__ void prepare_block(const Plan& plan, Block& block) {
     block.part[thread] = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
   }
   if (thread < top_k) {
-    block.s.hit_row[thread] = block.s.pick_row[thread] = thread;
+    block.s.hit_row[thread] = thread;
     block.s.row_token[thread] = 0;
   }
   barrier_init_done();
@@ -77,6 +79,10 @@ __global__ void __launch_bounds__(kStepThreads, 1)
   if (threadIdx.x == 0) {
     wait_for_previous();
     block.span.find(step);
+    for (int t = 0; t < kChunkTiles; ++t) {
+      const int first = block.span.begin + t * kCacheTile;
+      block.tile_row[0][t] = first < block.span.end ? block.span.row_of(step, first) : 0;
+    }
     block.epoch = *reinterpret_cast<const uint32_t*>(static_cast<const char*>(step.workspace) +
                                                      plan.at.epoch);
   }
@@ -141,6 +147,7 @@ const char* persistent_refusal(const PersistentStep& step) noexcept {
       !DenseCut::can(step.width, heads)) {
     return "needs products of 256 to 4096 inputs";
   }
+  if (blocks > kMostAdders) return "needs a device of at most 255 multiprocessors";
   const Plan plan(step, blocks);
   const int most = kMaxBlockStages * blocks;
   if (plan.qkv.stages > most || plan.output.stages > most ||

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Before attention in the persistent step: a head's values from the q, k, v product, each as soon as it is there; norm, clip and rope;
+// queries and the token's own key and value into shared memory, key and value into the caches.
+#pragma once
+#include "kernels/cuda/persistent_shared.cuh"
+#include "kernels/cuda/step_heads.cuh"
+
+namespace switchyard::cuda::persistent {
+
+inline constexpr int kSideWarps = kConsumers / 2;  // key warps, and value warps
+template <int kZ>
+inline constexpr int kQueryBytes = kZ * 2 + 16;  // padded against bank conflicts
+
+template <int kZ>
+class Heads {
+  static constexpr int kPairs = kZ / 64;
+
+ public:
+  /// `head` counts q, then k, then v heads; below 0: none, whose values are 0.
+  __device__ Heads(const PersistentStep& step, const PersistentLayer& layer, int head)
+      : turned_(spec(step, layer), 0, max(head, 0)), head_(head) {}
+
+  /// Waits for the values. `squares`: sums over all q heads and over all k heads, one of each block.
+  __device__ __forceinline__ void run(const PersistentStep& step, const PersistentLayer& layer,
+                                      const uint64_t* qkv, const uint64_t* squares, uint32_t tag,
+                                      bf16* to, bf16* cached) const {
+    Pairs<kPairs> x = {};
+    if (head_ >= 0) {
+      read(qkv + head_ * kZ + turned_.first(), tag, x);
+      turned_.finish(spec(step, layer), x, scale(step, squares, tag, x));
+    }
+    turned_.store(x, to);
+    if (cached != nullptr) turned_.store(x, cached);
+  }
+  __device__ bf16* target(const PersistentStep& step, const PersistentLayer& layer) const {
+    return turned_.target(spec(step, layer), 0, *step.slot);
+  }
+
+ private:
+  static __device__ __forceinline__ PrepareHeads spec(const PersistentStep& step,
+                                                      const PersistentLayer& layer) {
+    PrepareHeads heads;
+    heads.heads = step.heads;
+    heads.kv_heads = step.kv_heads;
+    heads.head_dim = kZ;
+    heads.norm = step.qk_norm;
+    heads.eps = step.eps;
+    heads.clip = step.clip;
+    heads.block_tokens = step.block_tokens;
+    heads.q_norm = layer.q_norm;
+    heads.k_norm = layer.k_norm;
+    heads.cos = step.cos;
+    heads.sin = step.sin;
+    heads.rope_row = step.rope_row;
+    heads.k_cache = layer.k_cache;
+    heads.v_cache = layer.v_cache;
+    return heads;
+  }
+
+  static __device__ __forceinline__ void read(const uint64_t* from, uint32_t tag,
+                                              Pairs<kPairs>& x) {
+    Tagged<kPairs> low, high;
+    bool there;
+    do {
+      there = low.read(from, tag);
+      there &= high.read(from + kZ / 2, tag);
+    } while (!there);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      x.low[i] = low.number(i);
+      x.high[i] = high.number(i);
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ float scale(const PersistentStep& step, const uint64_t* squares,
+                                         uint32_t tag, const Pairs<kPairs>& x) const {
+    if (step.qk_norm == QkNormKind::none || head_ >= step.heads + step.kv_heads) return 1;
+    if (step.qk_norm == QkNormKind::per_head) {
+      return rsqrtf(warp_sum(squares_of(x)) / kZ + step.eps);
+    }
+    const bool is_q = head_ < step.heads;
+    const int blocks = static_cast<int>(gridDim.x), all = is_q ? step.heads : step.kv_heads;
+    const float sum = block_squares(squares + (is_q ? 0 : blocks), blocks, tag);
+    return rsqrtf(sum / static_cast<float>(all * kZ) + step.eps);
+  }
+  // One number of each block, summed; all on their way at once.
+  static __device__ __forceinline__ float block_squares(const uint64_t* from, int blocks,
+                                                        uint32_t tag) {
+    constexpr int kEach = 8;
+    static_assert(kEach * 32 > kMostAdders);
+    const int lane = lane_id();
+    float sum;
+    bool there;
+    do {
+      sum = 0;
+      there = true;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        if (i * 32 + lane >= blocks) break;
+        Tagged<1> one;
+        there &= one.read(from + i * 32 + lane, tag);
+        sum += one.number(0);
+      }
+    } while (!there);
+    __syncwarp();
+    return warp_sum(sum);
+  }
+
+  TurnedHead<kPairs> turned_;
+  int head_;
+};
+
+}  // namespace switchyard::cuda::persistent

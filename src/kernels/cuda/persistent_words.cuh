@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words by which the blocks of the persistent step (step_persistent_sm90a.cu) tell each other that something is ready. A fence
+// waits for all weights that are on their way to the multiprocessor, so most of what blocks exchange does without:
+//   tagged   a value and the layer's number in one word: who finds the number has the value. The layer's hint, a count without a fence,
+//            says when to look
+//   tally    a sum over the blocks and the count of those that have added to it, in one word: integers, so the order does not matter
+//   event    a count with a fence, where there is time for one
+#pragma once
+#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/moe_small.cuh"
+
+namespace switchyard::cuda::persistent {
+
+using namespace small_layer;
+
+/// A word that counts arrivals since the step began, alone in its line.
+struct alignas(128) Event {
+  uint32_t count;
+};
+inline constexpr int kMaxKvHeads = 64;
+struct Events {
+  Event mixed_soon, middle, hidden, parts_soon, done;
+  Event spans[kMaxKvHeads];  // of an attention head that is cut
+};
+
+__device__ __forceinline__ void consumers_meet() {
+  fixed_barrier<kConsumersBarrier, kConsumerThreads>();
+}
+__device__ __forceinline__ void arrive_at(Event& event) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(&event.count) : "memory");
+}
+__device__ __forceinline__ void poll(const Event& event, uint32_t target) {
+  uint32_t now;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&event.count) : "memory");
+  } while (now < target);
+}
+/// All consumers: what they wrote is there for who waits.
+__device__ __forceinline__ void tell(Event& event) {
+  consumers_meet();
+  if (threadIdx.x == 0) arrive_at(event);
+}
+__device__ __forceinline__ void wait_until(const Event& event, uint32_t target) {
+  if (threadIdx.x == 0) poll(event, target);
+  consumers_meet();
+}
+
+// ---- hints: tagged values come soon
+
+__device__ __forceinline__ void hint_at(Event& event) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(&event.count) : "memory");
+}
+__device__ __forceinline__ void wait_for_hint(const Event& event, uint32_t target) {
+  if (threadIdx.x == 0) {
+    uint32_t now;
+    do {
+      asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
+                   : "=r"(now)
+                   : "l"(&event.count)
+                   : "memory");
+    } while (now < target);
+  }
+  consumers_meet();
+}
+
+// ---- tagged values. Tags never come twice in a row.
+
+__device__ __forceinline__ void store_tagged(uint64_t* to, uint32_t value, uint32_t tag) {
+  const uint64_t word = uint64_t{tag} << 32 | value;
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
+__device__ __forceinline__ void store_tagged(uint64_t* to, float value, uint32_t tag) {
+  store_tagged(to, __float_as_uint(value), tag);
+}
+__device__ __forceinline__ uint64_t read_tagged(const uint64_t* from) {
+  uint64_t word;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+  return word;
+}
+__device__ __forceinline__ float value_of(uint64_t word) {
+  return __uint_as_float(static_cast<uint32_t>(word));
+}
+
+/// kWords values, 1, 2 or 4 that follow each other (16 bytes aligned from 2 on); true if all have the tag.
+template <int kWords>
+struct Tagged {
+  uint32_t value[kWords];
+
+  __device__ __forceinline__ bool read(const uint64_t* from, uint32_t tag) {
+    bool there = true;
+    if constexpr (kWords == 1) {
+      const uint64_t word = read_tagged(from);
+      value[0] = static_cast<uint32_t>(word);
+      there = static_cast<uint32_t>(word >> 32) == tag;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kWords; i += 2) {
+        uint64_t a, b;
+        asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];"
+                     : "=l"(a), "=l"(b)
+                     : "l"(from + i)
+                     : "memory");
+        value[i] = static_cast<uint32_t>(a);
+        value[i + 1] = static_cast<uint32_t>(b);
+        there = there && static_cast<uint32_t>(a >> 32) == tag &&
+                static_cast<uint32_t>(b >> 32) == tag;
+      }
+    }
+    return there;
+  }
+  __device__ __forceinline__ void wait(const uint64_t* from, uint32_t tag) {
+    while (!read(from, tag)) {
+    }
+  }
+  __device__ __forceinline__ float number(int i) const { return __uint_as_float(value[i]); }
+};
+
+// ---- tallies: 56 bits of a sum of at most 255 numbers, each below 2^38 units, over 8 bits of their count
+
+inline constexpr float kTallyUnits = 16777216.0f;  // in 1
+inline constexpr int kMostAdders = 255;
+// Four tallies to a sector of 32 bytes, sectors apart from each other: what all blocks add to should not meet in one slice of the L2.
+inline constexpr int kTallySectorWords = 32;
+inline constexpr int kMaxTallies = 256;
+inline constexpr int64_t kTallyBytes = int64_t{kMaxTallies / 4} * kTallySectorWords * 8;
+
+__device__ __forceinline__ int tally_at(int i) { return i / 4 * kTallySectorWords + i % 4; }
+
+// What is not a number, or too large, adds 2^47 units: no sum of that and of others is below 2^46 in size.
+__device__ __forceinline__ void add_to_tally(uint64_t* tally, float value) {
+  const float units = value * kTallyUnits;
+  const bool fits = fabsf(units) < 274877906944.0f;
+  const int64_t whole = fits ? __float2ll_rn(units) : int64_t{1} << 47;
+  const uint64_t word = (static_cast<uint64_t>(whole) << 8) + 1;
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(tally), "l"(word) : "memory");
+}
+__device__ __forceinline__ int adders_of(uint64_t word) { return static_cast<int>(word & 0xff); }
+__device__ __forceinline__ float sum_of(uint64_t word) {
+  const int64_t whole = static_cast<int64_t>(word) >> 8;
+  if (whole >= int64_t{1} << 46 || whole <= -(int64_t{1} << 46)) return NAN;
+  return __ll2float_rn(whole) * (1.0f / kTallyUnits);
+}
+
+}  // namespace switchyard::cuda::persistent
