@@ -54,7 +54,6 @@ class Attention {
       if (warp() == 0) find_rows(chunk + kChunk);
       consumers_meet();
       const bool more = chunk + kChunk < block_.span.end;
-      if (!more && thread_ == 0 && block_.span.count == 1) hint_at(events().mixed_soon);
       if (!has_keys) values.add(chunk, held, scores_);
       if (!more) break;
     }
@@ -126,12 +125,15 @@ class Attention {
         total += block_.split_total[s][head];
       }
     }
+    bool last = true;
     if (block_.span.count == 1) {
       if (mine) write(head, z, low, high, total);
     } else {
       if (mine) leave_part(head, z, low, high, total);
-      if (is_last(layer_number) && mine) join(head, z);
+      last = is_last(layer_number);
+      if (last && mine) join(head, z);
     }
+    if (last && thread_ == 0) hint_at(events().mixed_here);
   }
   __device__ __forceinline__ void leave_part(int head, int z, float low, float high,
                                              float total) const {
@@ -150,7 +152,6 @@ class Attention {
                    : "l"(&events().spans[span.head].count)
                    : "memory");
       block_.last = before == (layer_number + 1) * static_cast<uint32_t>(span.count) - 1;
-      if (block_.last != 0) hint_at(events().mixed_soon);
     }
     consumers_meet();
     return block_.last != 0;

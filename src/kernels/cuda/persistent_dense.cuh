@@ -9,21 +9,6 @@
 
 namespace switchyard::cuda::persistent {
 
-// ---- the producer warp
-
-template <class Producer>
-__device__ __forceinline__ void produce_dense(Producer& producer, const DenseCut& cut,
-                                              const void* weight) {
-  const int stages = cut.of_block(), blocks = static_cast<int>(gridDim.x);
-  const auto* from = static_cast<const char*>(weight);
-  for (int i = 0; i < stages; ++i) {
-    const int64_t stage = int64_t{i} * blocks + blockIdx.x;
-    producer.copy(i % kGroups, from + stage * cut.steps * MoePack::kBlockBytes, cut.steps);
-  }
-}
-
-// ---- the consumers
-
 // Both diagonals of a warp: lane 0 gets the first's sum, lane 16 the second's.
 __device__ __forceinline__ float diagonal_sum(int lane, const float (&a)[4], const float (&b)[4]) {
   const int g = lane / 4, q = lane % 4;

@@ -18,7 +18,7 @@ class Rows {
   __device__ T* array(int64_t at) const {
     return reinterpret_cast<T*>(memory() + at);
   }
-  __device__ bf16* hidden() const { return array<bf16>(plan_.at.hidden); }
+  __device__ void* hidden() const { return array<char>(plan_.at.hidden); }
   __device__ int quads() const { return static_cast<int>(step_.width / 4); }
   __device__ int lane() const { return thread_ % 32; }
   __device__ int warp() const { return thread_ / 32; }

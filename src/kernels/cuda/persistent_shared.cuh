@@ -13,11 +13,9 @@ namespace switchyard::cuda::persistent {
 using namespace small_layer;
 
 inline constexpr int kStages = 3;  // of a group's ring
-inline constexpr int kWindow =
-    4;  // stages on their way, of the 12: what is behind more of them comes late
 // The producer and the scout are warps of a group of four, so that registers can pass from these to the consumers.
 inline constexpr int kStepThreads = kConsumerThreads + 128;
-inline constexpr int kProducerRegisters = 64, kConsumerRegisters = 104;
+inline constexpr int kProducerRegisters = 32, kConsumerRegisters = 112;
 static_assert(128 * kProducerRegisters + kConsumerThreads * kConsumerRegisters <= kStepThreads * 96,
               "the block has what it was launched with, 96 for each thread");
 inline constexpr int kQuads = 2;  // float4 of the residual stream that a thread keeps
@@ -161,8 +159,8 @@ struct Workspace {
     mixed = squares + room(int64_t{2} * blocks * 8);
     middle = mixed + room(int64_t{step.heads} * step.head_dim * 4);
     logits = middle + room(step.width * 4);
-    hidden = logits + 2 * kTallyBytes;
-    parts = hidden + room(step.experts.rule.top_k * MoePack::padded(step.experts.ffn_width) * 2);
+    hidden = logits + kTallyLayers * kTallyBytes;
+    parts = hidden + room(step.experts.rule.top_k * MoePack::padded(step.experts.ffn_width) * 4);
     spans = parts + room((blocks + MoePack::padded(step.width) / kOutputs) * kOutputs * 8);
     end = spans + room(int64_t{blocks} * kMaxShared * (step.head_dim + 4) * 4);
   }
@@ -173,6 +171,7 @@ struct Plan {
   Shape shape;
   DenseCut qkv, output;
   int gate_bits = 0;  // threads that share an expert's logit: at most a warp
+  bool small_pieces;  // the inputs of a piece of the down product fit into shared memory
   Workspace at;
 
   Plan(const PersistentStep& step, int blocks)
@@ -180,6 +179,7 @@ struct Plan {
         qkv(int64_t{step.heads + 2 * step.kv_heads} * step.head_dim, step.width),
         output(step.width, int64_t{step.heads} * step.head_dim),
         at(step, blocks) {
+    small_pieces = shape.rule.top_k * std::min(shape.down_share, shape.down_blocks) * 128 <= kRowBytes;
     while (gate_bits < 5 && shape.rule.experts << (gate_bits + 1) <= kConsumerThreads) ++gate_bits;
   }
 };

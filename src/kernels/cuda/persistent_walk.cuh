@@ -3,7 +3,7 @@
 #pragma once
 #include "kernels/cuda/persistent_attention.cuh"
 #include "kernels/cuda/persistent_dense.cuh"
-#include "kernels/cuda/persistent_down.cuh"
+#include "kernels/cuda/persistent_experts.cuh"
 #include "kernels/cuda/persistent_gate.cuh"
 
 namespace switchyard::cuda::persistent {
@@ -32,9 +32,7 @@ class Walk : Rows {
       }
       multiply_output(layer, l);
       route(layer, l);
-      renew();
-      experts_.up_items(reinterpret_cast<const bf16*>(rows_), hidden());
-      tell(events().hidden);
+      up(l);
       down(layer, l);
     }
     let_next_begin();
@@ -63,7 +61,7 @@ class Walk : Rows {
     load_weights(layer.attention_norm, w);
     load_x(l > 0 ? array<float>(plan_.at.middle) : step_.x, x);
     if (l > 0) {
-      wait_for_hint(events().parts_soon, l * gridDim.x);
+      wait_for_hint(events().parts_here, l * gridDim.x);
       add_parts(x, tag(l - 1));
     }
     share(squares(x), 0);
@@ -114,7 +112,7 @@ class Walk : Rows {
       norm = __ldg(layer.ffn_norm + row);
       if (layer.output_bias != nullptr) bias = layer.output_bias[row];
     }
-    wait_for_hint(events().mixed_soon, (l + 1) * step_.kv_heads);
+    wait_for_hint(events().mixed_here, (l + 1) * step_.kv_heads);
     if (thread < step_.heads * step_.head_dim / 8) {
       Tagged<4> pairs;
       pairs.wait(array<uint64_t>(plan_.at.mixed) + thread * 4, tag(l));
@@ -137,9 +135,8 @@ class Walk : Rows {
     if (thread_ == kTeller) arrive_at(events().middle);
   }
 
-  // The tallies of a layer; those of the one before and the next have the other place.
   __device__ uint64_t* tallies(int l) const {
-    return array<uint64_t>(plan_.at.logits + ((block_.epoch + l) & 1) * kTallyBytes);
+    return array<uint64_t>(plan_.at.logits + (block_.epoch + l) % kTallyLayers * kTallyBytes);
   }
 
   // Every block makes the same picks; pick k is row k of the experts' hidden rows. Then the norm before the experts.
@@ -157,9 +154,9 @@ class Walk : Rows {
     const float scale = scale_from(1);
     if (thread_ == 0) block_.gate_scale = scale / block_.attention_scale;
     store_rows(x, scale);
-    // All blocks have made their picks of the layer before, so its tallies are free.
+    // All blocks have made their picks of the layers before, so their tallies are free.
     const int expert = static_cast<int>(blockIdx.x) + thread_ * static_cast<int>(gridDim.x);
-    if (expert < plan_.shape.rule.experts) tallies(l + 1)[tally_at(expert)] = 0;
+    if (expert < plan_.shape.rule.experts) tallies(l + 2)[tally_at(expert)] = 0;
     consumers_meet();
   }
 
@@ -191,33 +188,57 @@ class Walk : Rows {
   }
   using Rows::weigh;
 
+  __device__ float* shares() const { return reinterpret_cast<float*>(&partials_); }
+
+  __device__ __forceinline__ void up(int l) {
+    const bool tagged = plan_.small_pieces;
+    renew();
+    multiply_up(experts_, reinterpret_cast<const bf16*>(rows_), shares(), hidden(), tagged, tag(l));
+    consumers_meet();
+    if (thread_ == 0) {
+      if (tagged) {
+        hint_at(events().hidden_here);
+      } else {
+        arrive_at(events().hidden);
+      }
+    }
+  }
+
   __device__ __forceinline__ void down(const PersistentLayer& layer, int l) {
     const Work& work = block_.work;
+    const bool tagged = plan_.small_pieces;
     thread_ = fresh_thread();
     if (warp() == 1) weigh(layer);
-    wait_until(events().hidden, (l + 1) * gridDim.x);
-    if (work.down_begin >= work.down_end && thread_ == 0) hint_at(events().parts_soon);
+    if (tagged) {
+      wait_for_hint(events().hidden_here, (l + 1) * gridDim.x);
+    } else {
+      wait_until(events().hidden, (l + 1) * gridDim.x);
+    }
 #pragma unroll 1
     for (int from = work.down_begin; from < work.down_end;) {
       const Piece piece(plan_.shape, work, from);
-      const PieceInputs inputs =
-          bring_inputs(plan_.shape, piece, hidden(), rows_, kRowBytes, thread_);
-      consumers_meet();
+      const auto* inputs = reinterpret_cast<const bf16*>(rows_);
+      int64_t stride = piece.blocks * MoePack::kAtomInputs;
+      if (tagged) {
+        bring_inputs(plan_.shape, piece, static_cast<uint64_t*>(hidden()), rows_, tag(l), thread_);
+        consumers_meet();
+      } else {
+        inputs = static_cast<const bf16*>(hidden()) + piece.begin * MoePack::kAtomInputs;
+        stride = int64_t{plan_.shape.down_blocks} * MoePack::kAtomInputs;
+      }
       renew();
-      auto* const shares = reinterpret_cast<float*>(&partials_);
-      add_picks(experts_, piece, inputs, shares + warp() * kOutputs);
+      add_picks(experts_, piece, inputs, stride, shares() + warp() * kOutputs);
       from += piece.blocks;
-      if (from >= work.down_end && thread_ == 0) hint_at(events().parts_soon);
       consumers_meet();
-      if (warp() == 0) leave_part(piece, shares, l);
+      if (warp() == 0) leave_part(piece, l);
+      if (!tagged) consumers_meet();  // the shares are free again
     }
+    if (thread_ == 0) hint_at(events().parts_here);
   }
-  __device__ __forceinline__ void leave_part(const Piece& piece, const float* shares, int l) const {
-    float sum = 0;
-#pragma unroll
-    for (int w = 0; w < kConsumers; ++w) sum += shares[w * kOutputs + lane()];
+  __device__ __forceinline__ void leave_part(const Piece& piece, int l) const {
     const int part = static_cast<int>(blockIdx.x) + piece.row_block;
-    store_tagged(array<uint64_t>(plan_.at.parts) + part * kOutputs + lane(), sum, tag(l));
+    store_tagged(array<uint64_t>(plan_.at.parts) + part * kOutputs + lane(),
+                 sum_shares(shares(), lane()), tag(l));
   }
 
   __device__ __forceinline__ void finish() {
@@ -225,7 +246,7 @@ class Walk : Rows {
       Row x;
       thread_ = fresh_thread();
       load_x(array<float>(plan_.at.middle), x);
-      wait_for_hint(events().parts_soon, step_.layers * gridDim.x);
+      wait_for_hint(events().parts_here, step_.layers * gridDim.x);
       add_parts(x, tag(step_.layers - 1));
 #pragma unroll
       for (int i = 0; i < kQuads; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The words by which the blocks of the persistent step (step_persistent_sm90a.cu) tell each other that something is ready. A fence
 // waits for all weights that are on their way to the multiprocessor, so most of what blocks exchange does without:
-//   tagged   a value and the layer's number in one word: who finds the number has the value. The layer's hint, a count without a fence,
-//            says when to look
+//   tagged   a value and the layer's number in one word: who finds the number has the value. A hint, a count without a fence, says when to
+//            look: all blocks that look in vain slow down those that write
 //   tally    a sum over the blocks and the count of those that have added to it, in one word: integers, so the order does not matter
 //   event    a count with a fence, where there is time for one
 #pragma once
@@ -19,7 +19,7 @@ struct alignas(128) Event {
 };
 inline constexpr int kMaxKvHeads = 64;
 struct Events {
-  Event mixed_soon, middle, hidden, parts_soon, done;
+  Event mixed_here, middle, hidden, hidden_here, parts_here, done;
   Event spans[kMaxKvHeads];  // of an attention head that is cut
 };
 
@@ -45,7 +45,7 @@ __device__ __forceinline__ void wait_until(const Event& event, uint32_t target) 
   consumers_meet();
 }
 
-// ---- hints: tagged values come soon
+// ---- hints: tagged values are on their way, or here
 
 __device__ __forceinline__ void hint_at(Event& event) {
   asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(&event.count) : "memory");
@@ -122,6 +122,8 @@ inline constexpr int kMostAdders = 255;
 // Four tallies to a sector of 32 bytes, sectors apart from each other: what all blocks add to should not meet in one slice of the L2.
 inline constexpr int kTallySectorWords = 32;
 inline constexpr int kMaxTallies = 256;
+// Places in turn: who clears those of two layers on is known to have done so by the event of the layer between.
+inline constexpr int kTallyLayers = 4;
 inline constexpr int64_t kTallyBytes = int64_t{kMaxTallies / 4} * kTallySectorWords * 8;
 
 __device__ __forceinline__ int tally_at(int i) { return i / 4 * kTallySectorWords + i % 4; }

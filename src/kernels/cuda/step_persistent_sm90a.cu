@@ -2,7 +2,7 @@
 // The layers of a decode step of one token in a single launch: one block a multiprocessor, resident from the first layer to the last.
 //
 // Such a step is a chain of short phases, bound by bytes only if the memory is never idle between them. So the blocks stay, and
-//   producer   one warp streams every weight of the step, in the order of its use, into the rings of moe_small.cuh: over the borders of
+//   feed       one thread streams every weight of the step, in the order of its use, into the rings of moe_small.cuh: over the borders of
 //              phases and layers, as far ahead as there is room (192 KiB a multiprocessor). Only the experts' weights wait, for the picks
 //   scout      one warp, a layer ahead: the layer's description, and what is small into the L2 (persistent_scout.cuh)
 //   consumers  sixteen warps (persistent_walk.cuh):  norm, q k v | attention | output | norm, gate | route, experts up | experts down
@@ -13,6 +13,7 @@
 // weights stream (it waits for the copies that are on their way, so these are kept few), a read from memory behind them (hence the scout).
 // Floor: the bytes of the touched weights and of K and V, once.
 #include "kernels/cuda/chain.cuh"
+#include "kernels/cuda/persistent_feed.cuh"
 #include "kernels/cuda/persistent_scout.cuh"
 #include "kernels/cuda/persistent_walk.cuh"
 
@@ -21,22 +22,24 @@ namespace {
 
 using namespace persistent;
 
-// ---- the producer warp: every weight of the step, in the order of its use
-
-__device__ void produce(const PersistentStep& step, const Plan& plan, Block& block, uint32_t ring) {
-  Producer<kStages, OneToken> producer{block.s, plan.shape, ring};
-  producer.once = true;
-  producer.window = kWindow;
+// One thread.
+__device__ __forceinline__ void produce(const PersistentStep& step, const Plan& plan, Block& block,
+                                        uint32_t ring) {
+  Feed feed(block.s, plan.shape, ring);
+#pragma unroll 1
   for (int l = 0; l < step.layers; ++l) {
-    const PersistentLayer& layer = step.layer[l];
-    const auto *w13 = static_cast<const char*>(layer.w13), *w2 = static_cast<const char*>(layer.w2);
+    barrier_wait(shared_address(&block.described), l & 1);
+    const PersistentLayer& layer = block.layer[l & 1];
 #pragma unroll 1
     for (int i = 0; i < 2; ++i) {
-      produce_dense(producer, i == 0 ? plan.qkv : plan.output, i == 0 ? layer.qkv : layer.output);
+      feed.allow(i == 0 ? kQkvCopies : block.span.exists ? kSpanCopies : kOutputCopies);
+      feed.dense(i == 0 ? plan.qkv : plan.output, i == 0 ? layer.qkv : layer.output);
     }
     barrier_wait(shared_address(&block.routed), l & 1);
-    producer.up(block.work, w13);
-    producer.down(block.work, w2);
+    feed.allow(kUpCopies);
+    feed.up(block.work, static_cast<const char*>(layer.w13));
+    feed.allow(kDownCopies);
+    feed.down(block.work, static_cast<const char*>(layer.w2));
   }
 }
 
@@ -89,7 +92,7 @@ __global__ void __launch_bounds__(kStepThreads, 1)
   __syncthreads();
   if (warp_id() >= kConsumers) {
     give_registers<kProducerRegisters>();
-    if (warp_id() == kConsumers) produce(step, plan, block, shared_address(dynamic));
+    if (threadIdx.x == kConsumerThreads) produce(step, plan, block, shared_address(dynamic));
     if (warp_id() == kConsumers + 1) Scout(step, block).run();
   } else {
     take_registers<kConsumerRegisters>();

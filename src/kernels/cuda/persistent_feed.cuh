@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// The thread that streams every weight of the persistent step (step_persistent_sm90a.cu), in the order of its use, into the rings of
+// moe_small.cuh. It has 32 registers: the others have what is left.
+#pragma once
+#include "kernels/cuda/persistent_shared.cuh"
+
+namespace switchyard::cuda::persistent {
+
+#ifndef XW
+#define XW 44444
+#endif
+inline constexpr int kW[5] = {XW / 10000, XW / 1000 % 10, XW / 100 % 10, XW / 10 % 10, XW % 10};
+inline constexpr int kQkvCopies = kW[0], kOutputCopies = kW[1], kSpanCopies = kW[2], kUpCopies = kW[3], kDownCopies = kW[4];
+
+class Feed {
+ public:
+  __device__ Feed(OneToken& shared, const Shape& shape, uint32_t ring)
+      : s_(shared), shape_(shape), ring_(ring) {}
+
+  /// At most this many copies, 1 to 4, on their way from now on: what others read comes behind them.
+  __device__ __forceinline__ void allow(int copies) { shift_ = (copies - 1) * 8; }
+
+  /// A matrix of whole rows.
+  __device__ __forceinline__ void dense(const DenseCut& cut, const void* weight) {
+    const int blocks = static_cast<int>(gridDim.x), bytes = cut.steps * MoePack::kBlockBytes;
+    const char* from = static_cast<const char*>(weight);
+    int group = 0;
+#pragma unroll 1
+    for (int stage = static_cast<int>(blockIdx.x); stage < cut.stages; stage += blocks) {
+      copy(group, from + int64_t{stage} * bytes, bytes);
+      group = (group + 1) % kGroups;
+    }
+  }
+
+  __device__ __forceinline__ void up(const Work& work, const char* w13) {
+    const int item_bytes = shape_.up_blocks * MoePack::kBlockBytes;
+    const int blocks = static_cast<int>(gridDim.x);
+#pragma unroll 1
+    for (int item = static_cast<int>(blockIdx.x); item < work.items; item += blocks) {
+      const int expert = s_.hit_expert[item / work.tiles];
+      run(w13 + int64_t{expert * work.tiles + item % work.tiles} * item_bytes, item_bytes, 0, 1);
+    }
+  }
+
+  __device__ __forceinline__ void down(const Work& work, const char* w2) {
+    const int row_bytes = shape_.down_blocks * MoePack::kBlockBytes;
+#pragma unroll 1
+    for (int at = work.down_begin; at < work.down_end;) {
+      const Piece piece(shape_, work, at);
+#pragma unroll 1
+      for (int k = 0; k < shape_.rule.top_k; ++k) {
+        const int row = s_.hit_expert[k] * shape_.up_blocks * 2 + piece.row_block;
+        run(w2 + int64_t{row} * row_bytes + piece.begin * MoePack::kBlockBytes,
+            piece.blocks * MoePack::kBlockBytes, piece.split ? 0 : k % kGroups,
+            piece.split ? 1 : 0);
+      }
+      at += piece.blocks;
+    }
+  }
+
+ private:
+  // What follows each other, as stages: to a group and `step` further for each.
+  __device__ __forceinline__ void run(const char* from, int bytes, int group, int step) {
+#pragma unroll 1
+    for (int at = 0; at < bytes; at += kStageBytes) {
+      copy(group, from + at, min(kStageBytes, bytes - at));
+      group = (group + step) % kGroups;
+    }
+  }
+
+  // Into the group's next stage, once that is free and of the copies at most as many are on their way as allowed.
+  __device__ __forceinline__ void copy(int group, const char* from, int bytes) {
+    const uint32_t cursor = cursors_ >> (group * 8) & 0xff;  // slot, and 16 times the parity
+    const uint32_t slot = cursor & 15, parity = cursor >> 4, stage = group * kStages + slot;
+    const uint32_t next = slot + 1 == kStages ? (parity ^ 1) << 4 : cursor + 1;
+    cursors_ ^= (cursor ^ next) << (group * 8);
+    const uint32_t oldest = recent_ >> shift_ & 0xff, newer = recent_ | 0xffffffffu << shift_;
+    recent_ = recent_ << 8 | parity << 4 | stage;
+    if (oldest != kNone && !holds(newer, oldest & 15)) {
+      barrier_wait(shared_address(&s_.full[oldest & 15]), oldest >> 4);
+    }
+    barrier_wait(shared_address(&s_.empty[stage]), parity ^ 1);
+    const uint32_t full = shared_address(&s_.full[stage]);
+    barrier_arrive_expect(full, bytes);
+    bulk_copy_once(ring_ + stage * kStageBytes, from, bytes, full);
+  }
+
+  // Whether one of the bytes is of this stage: it was used again since, so the copy before has landed, and its phase may be two back.
+  static __device__ __forceinline__ bool holds(uint32_t bytes, uint32_t stage) {
+    const uint32_t differ = (bytes ^ stage * 0x01010101u) & 0x0f0f0f0fu;
+    return ((differ - 0x01010101u) & ~differ & 0x80808080u) != 0;
+  }
+
+  static constexpr uint32_t kNone = 0xff;
+  static_assert(kGroups * 8 <= 32 && kGroups * kStages <= 15);
+
+  OneToken& s_;
+  const Shape& shape_;
+  uint32_t ring_;
+  uint32_t cursors_ = 0;            // a byte a group
+  uint32_t recent_ = 0xffffffffu;  // a byte for each of the last four copies: stage, and 16 times the parity
+  int shift_ = 24;                 // to the one that must have landed before the next begins
+};
+
+}  // namespace switchyard::cuda::persistent
