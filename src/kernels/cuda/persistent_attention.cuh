@@ -96,14 +96,19 @@ class Attention {
       to = side == 1 ? block_.value_now
                      : reinterpret_cast<bf16*>(queries_ + kMaxShared * kQueryBytes<kZ>);
     }
-    const Heads<kZ> own(step_, layer_, head);
-    own.run(step_, layer_, array<uint64_t>(at_.qkv), array<uint64_t>(at_.squares), tag_, to,
-            warp() < kSideWarps ? own.target(step_, layer_) : nullptr);
+    bf16* cached = nullptr;
+    if (warp() < kSideWarps) {
+      void* const cache = side == 0 ? layer_.k_cache : layer_.v_cache;
+      cached = static_cast<bf16*>(cache) + int64_t{block_.cache_row} * kZ;
+    }
+    const Heads<kZ> own(step_, layer_, block_, head);
+    own.run(step_, array<uint64_t>(at_.qkv), array<uint64_t>(at_.squares), tag_, to, cached);
   }
 
   __device__ __forceinline__ void write(int head, int z, float low, float high, float total) const {
     const int at = ((block_.span.head * shared_heads() + head) * kZ + z) / 2;
-    store_tagged(array<uint64_t>(at_.mixed) + at, pack_bf16(low / total, high / total), tag_);
+    const float scale = reciprocal(total);
+    store_tagged(array<uint64_t>(at_.mixed) + at, pack_bf16(low * scale, high * scale), tag_);
   }
   __device__ __forceinline__ float* part(int index, int head) const {
     const int item = index * step_.kv_heads + block_.span.head;

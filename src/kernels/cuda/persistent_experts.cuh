@@ -3,7 +3,7 @@
 // has a block of 32 rows and 64 inputs of each stage of its group.
 //
 //   up     an item is 16 hidden columns of a pick: all warps share its inputs, one in turn adds up and activates
-//   down   a piece is 32 outputs and a run of inputs of every pick; a group adds up its picks with their weights in registers
+//   down   a piece is 32 outputs and a run of inputs of every pick; a warp adds up its blocks with their picks' weights in registers
 #pragma once
 #include "kernels/cuda/persistent_shared.cuh"
 
@@ -92,20 +92,20 @@ __device__ __forceinline__ void bring_inputs(const Shape& shape, const Piece& pi
   }
 }
 
-/// This warp's share of the piece's 32 outputs, weighted, into `share`. Pick k's inputs of the piece are at inputs + k * stride.
+/// This warp's share of the piece's 32 outputs, weighted, into `share`. Stages hold the picks' weight blocks one behind the other, whichever
+/// pick they are of. Pick k's inputs of the piece are at inputs + k * stride.
 __device__ __forceinline__ void add_picks(Experts& experts, const Piece& piece, const bf16* inputs,
                                           int64_t stride, float* share) {
-  const int step = piece.split ? kGroups : 1, group = experts.group;
-  const int top_k = experts.shape.rule.top_k;
+  const int all = experts.shape.rule.top_k * piece.blocks;
   float total[2][2] = {};
 #pragma unroll 1
-  for (int k = piece.split ? 0 : group; k < top_k; k += piece.split ? 1 : kGroups) {
+  for (int first = experts.group * kStageBlocks; first < all; first += kGroups * kStageBlocks) {
+    const int block = min(first + experts.member, all - 1), k = block / piece.blocks;
     Experts::Sums sums = {};
-    const bf16* const own = inputs + k * stride + experts.member * 64 + experts.q * 16;
-#pragma unroll 1
-    for (int c = piece.split ? group : 0; c < piece.stages; c += step) {
-      add_stage(experts, sums, own + c * kStageInputs, piece.blocks - c * kStageBlocks);
-    }
+    add_stage(experts, sums,
+              inputs + k * stride + (block - k * piece.blocks) * MoePack::kAtomInputs +
+                  experts.q * 16,
+              all - first);
     const float weight = experts.s.pick_weight[k];
 #pragma unroll
     for (int m = 0; m < 2; ++m) {

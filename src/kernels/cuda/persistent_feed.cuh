@@ -27,7 +27,7 @@ class Feed {
     int group = 0;
 #pragma unroll 1
     for (int stage = static_cast<int>(blockIdx.x); stage < cut.stages; stage += blocks) {
-      copy(group, from + int64_t{stage} * bytes, bytes);
+      copy(take(group, bytes), 0, from + int64_t{stage} * bytes, bytes);
       group = (group + 1) % kGroups;
     }
   }
@@ -38,38 +38,50 @@ class Feed {
 #pragma unroll 1
     for (int item = static_cast<int>(blockIdx.x); item < work.items; item += blocks) {
       const int expert = s_.hit_expert[item / work.tiles];
-      run(w13 + int64_t{expert * work.tiles + item % work.tiles} * item_bytes, item_bytes, 0, 1);
+      const char* from = w13 + int64_t{expert * work.tiles + item % work.tiles} * item_bytes;
+      int group = 0;
+#pragma unroll 1
+      for (int at = 0; at < item_bytes; at += kStageBytes) {
+        const int bytes = min(kStageBytes, item_bytes - at);
+        copy(take(group, bytes), 0, from + at, bytes);
+        group = (group + 1) % kGroups;
+      }
     }
   }
 
+  // A piece's blocks of all picks, one behind the other.
   __device__ __forceinline__ void down(const Work& work, const char* w2) {
-    const int row_bytes = shape_.down_blocks * MoePack::kBlockBytes;
 #pragma unroll 1
     for (int at = work.down_begin; at < work.down_end;) {
       const Piece piece(shape_, work, at);
+      int left = shape_.rule.top_k * piece.blocks, group = 0, k = 0, block = 0;
 #pragma unroll 1
-      for (int k = 0; k < shape_.rule.top_k; ++k) {
-        const int row = s_.hit_expert[k] * shape_.up_blocks * 2 + piece.row_block;
-        run(w2 + int64_t{row} * row_bytes + piece.begin * MoePack::kBlockBytes,
-            piece.blocks * MoePack::kBlockBytes, piece.split ? 0 : k % kGroups,
-            piece.split ? 1 : 0);
+      for (; left > 0; left -= kStageBlocks) {
+        const int count = min(left, kStageBlocks);
+        const uint32_t stage = take(group, count * MoePack::kBlockBytes);
+        group = (group + 1) % kGroups;
+#pragma unroll 1
+        for (int done = 0; done < count;) {
+          const int run = min(count - done, piece.blocks - block);
+          const int row = s_.hit_expert[k] * shape_.up_blocks * 2 + piece.row_block;
+          const int64_t from = int64_t{row} * shape_.down_blocks + piece.begin + block;
+          copy(stage, done * MoePack::kBlockBytes, w2 + from * MoePack::kBlockBytes,
+               run * MoePack::kBlockBytes);
+          done += run;
+          block += run;
+          if (block == piece.blocks) {
+            block = 0;
+            ++k;
+          }
+        }
       }
       at += piece.blocks;
     }
   }
 
  private:
-  // What follows each other, as stages: to a group and `step` further for each.
-  __device__ __forceinline__ void run(const char* from, int bytes, int group, int step) {
-#pragma unroll 1
-    for (int at = 0; at < bytes; at += kStageBytes) {
-      copy(group, from + at, min(kStageBytes, bytes - at));
-      group = (group + step) % kGroups;
-    }
-  }
-
-  // Into the group's next stage, once that is free and of the copies at most as many are on their way as allowed.
-  __device__ __forceinline__ void copy(int group, const char* from, int bytes) {
+  // The group's next stage, once that is free and of the copies at most as many are on their way as allowed; for so many bytes.
+  __device__ __forceinline__ uint32_t take(int group, int bytes) {
     const uint32_t cursor = cursors_ >> (group * 8) & 0xff;  // slot, and 16 times the parity
     const uint32_t slot = cursor & 15, parity = cursor >> 4, stage = group * kStages + slot;
     const uint32_t next = slot + 1 == kStages ? (parity ^ 1) << 4 : cursor + 1;
@@ -80,9 +92,11 @@ class Feed {
       barrier_wait(shared_address(&s_.full[oldest & 15]), oldest >> 4);
     }
     barrier_wait(shared_address(&s_.empty[stage]), parity ^ 1);
-    const uint32_t full = shared_address(&s_.full[stage]);
-    barrier_arrive_expect(full, bytes);
-    bulk_copy_once(ring_ + stage * kStageBytes, from, bytes, full);
+    barrier_arrive_expect(shared_address(&s_.full[stage]), bytes);
+    return stage;
+  }
+  __device__ __forceinline__ void copy(uint32_t stage, int at, const char* from, int bytes) const {
+    bulk_copy_once(ring_ + stage * kStageBytes + at, from, bytes, shared_address(&s_.full[stage]));
   }
 
   // Whether one of the bytes is of this stage: it was used again since, so the copy before has landed, and its phase may be two back.

@@ -9,16 +9,11 @@
 
 namespace switchyard::cuda::persistent {
 
-// Only rules without groups and powers come here: what is executed must stay small, as every layer runs through all of the kernel's code,
-// and instructions that are no longer in the multiprocessor's cache come from the L2.
-__device__ __forceinline__ RouteRule plain_rule(RouteRule rule) {
-  rule.num_groups = rule.top_groups = 1;
-  rule.group_score = RouteRule::GroupScore::max;
-  rule.norm_order = 1;
-  return rule;
-}
+// Only rules without groups, powers and rare scores come here: what is executed must stay small, as every layer runs through all of the
+// kernel's code, and instructions that are no longer in the multiprocessor's cache come from the L2.
 inline bool is_plain(const RouteRule& rule) {
-  return rule.top_groups >= rule.num_groups && rule.norm_order == 1;
+  return rule.top_groups >= rule.num_groups && rule.norm_order == 1 &&
+         rule.score != RouteRule::Score::sqrt_softplus;
 }
 
 /// Which share of which expert's logit a thread adds up, and the gate's values for it.
@@ -109,33 +104,42 @@ __device__ __forceinline__ void choose_highest(const RouteRule& rule, const floa
   SortedLane<kPerLane> sorted(key);
 #pragma unroll 1
   for (int k = 0; k < rule.top_k; ++k) {
-    const int best = static_cast<int>(sorted.take_best(lane));
-    if (lane == 0) picks[k] = usable ? best : k;
+    const int best = sorted.take_own_best(lane);
+    if (best >= 0) picks[k] = usable ? best : k;
   }
   __syncwarp();
 }
 
-/// One warp: the weights of the picks, from logits that lack `scale`.
-__device__ __forceinline__ void weigh_picks(const RouteRule& given, float* logits, float scale,
+__device__ __forceinline__ float score_of(const RouteRule& rule, float logit, float highest) {
+  const float e = exp2_fast(kLog2e * (rule.score == RouteRule::Score::softmax ? logit - highest
+                                                                               : -logit));
+  return rule.score == RouteRule::Score::softmax ? e : reciprocal(1 + e);
+}
+
+/// One warp: the weights of the picks, from logits that lack `scale`. The rule is pick_weight's of route_token.cuh; only softmax and
+/// sigmoid come here.
+__device__ __forceinline__ void weigh_picks(const RouteRule& rule, const float* logits, float scale,
                                             bool usable, int lane, const int* picks,
                                             float* weights) {
-  const RouteRule rule = plain_rule(given);
-  float highest = -INFINITY, all = 0;
-  for (int e = lane; e < rule.experts; e += 32) {
-    logits[e] *= scale;
-    highest = fmaxf(highest, logits[e]);
-  }
-  Pick pick;
-  pick.usable = usable;
-  pick.highest = warp_max(highest);
+  float highest = -INFINITY, all = 1;
+#pragma unroll 1
+  for (int e = lane; e < rule.experts; e += 32) highest = fmaxf(highest, logits[e] * scale);
+  highest = warp_max(highest);
   if (rule.score == RouteRule::Score::softmax) {
-    for (int e = lane; e < rule.experts; e += 32) all += expf(logits[e] - pick.highest);
-    pick.all = warp_sum(all);
+    all = 0;
+#pragma unroll 1
+    for (int e = lane; e < rule.experts; e += 32) all += score_of(rule, logits[e] * scale, highest);
+    all = warp_sum(all);
   }
-  __syncwarp();
-  if (lane < rule.top_k) pick.expert = picks[lane];
-  const float weight = pick_weight(rule, logits, pick, lane);
-  if (lane < rule.top_k) weights[lane] = weight;
+  const bool mine = lane < rule.top_k;
+  const float score = mine ? score_of(rule, logits[picks[lane]] * scale, highest) : 0;
+  float divisor = warp_sum(score);
+  if (rule.weigh == RouteRule::Weigh::raw) {
+    divisor = all;
+  } else if (rule.epsilon != 0 || rule.minimum != 0) {
+    divisor = all * fmaxf(divisor / all + rule.epsilon, rule.minimum);
+  }
+  if (mine) weights[lane] = usable && divisor != 0 ? score * reciprocal(divisor) * rule.scale : 0;
 }
 
 }  // namespace switchyard::cuda::persistent

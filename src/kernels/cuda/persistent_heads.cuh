@@ -17,43 +17,38 @@ class Heads {
 
  public:
   /// `head` counts q, then k, then v heads; below 0: none, whose values are 0.
-  __device__ Heads(const PersistentStep& step, const PersistentLayer& layer, int head)
-      : turned_(spec(step, layer), 0, max(head, 0)), head_(head) {}
+  __device__ Heads(const PersistentStep& step, const PersistentLayer& layer, const Block& block,
+                   int head)
+      : turned_(spec(step, layer, block), 0, max(head, 0)), head_(head) {}
 
   /// Waits for the values. `squares`: sums over all q heads and over all k heads, one of each block.
-  __device__ __forceinline__ void run(const PersistentStep& step, const PersistentLayer& layer,
-                                      const uint64_t* qkv, const uint64_t* squares, uint32_t tag,
-                                      bf16* to, bf16* cached) const {
+  __device__ __forceinline__ void run(const PersistentStep& step, const uint64_t* qkv, const uint64_t* squares,
+                                      uint32_t tag, bf16* to, bf16* cached) const {
     Pairs<kPairs> x = {};
     if (head_ >= 0) {
       read(qkv + head_ * kZ + turned_.first(), tag, x);
-      turned_.finish(spec(step, layer), x, scale(step, squares, tag, x));
+      PrepareHeads spec;
+      spec.norm = step.qk_norm;
+      spec.clip = step.clip;
+      turned_.finish(spec, x, scale(step, squares, tag, x));
     }
     turned_.store(x, to);
     if (cached != nullptr) turned_.store(x, cached);
   }
-  __device__ bf16* target(const PersistentStep& step, const PersistentLayer& layer) const {
-    return turned_.target(spec(step, layer), 0, *step.slot);
-  }
 
  private:
   static __device__ __forceinline__ PrepareHeads spec(const PersistentStep& step,
-                                                      const PersistentLayer& layer) {
+                                                      const PersistentLayer& layer,
+                                                      const Block& block) {
     PrepareHeads heads;
     heads.heads = step.heads;
     heads.kv_heads = step.kv_heads;
-    heads.head_dim = kZ;
     heads.norm = step.qk_norm;
-    heads.eps = step.eps;
-    heads.clip = step.clip;
-    heads.block_tokens = step.block_tokens;
     heads.q_norm = layer.q_norm;
     heads.k_norm = layer.k_norm;
-    heads.cos = step.cos;
-    heads.sin = step.sin;
-    heads.rope_row = step.rope_row;
-    heads.k_cache = layer.k_cache;
-    heads.v_cache = layer.v_cache;
+    heads.cos = block.turn[0];
+    heads.sin = block.turn[1];
+    heads.rope_row = &block.turn_row;
     return heads;
   }
 

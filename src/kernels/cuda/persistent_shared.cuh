@@ -25,6 +25,7 @@ inline constexpr int kMaxDenseRows = 8 * kMaxBlockStages;
 inline constexpr int kMaxGateExperts = 256;
 inline constexpr int kMaxPicks = 16;
 inline constexpr int kMaxShared = 8;  // query heads of a kv head
+inline constexpr int kMaxHead = 128;
 inline constexpr int kRowBytes = 8448;  // tokens of a product, scores, or the inputs of a piece
 static_assert(kRowBytes >= 2 * kMaxWidth);
 
@@ -97,11 +98,14 @@ struct Block {
   float gate_scale;         // what logits of rows in that scale lack
   bool usable;              // the logits are numbers
   float weighted[kMaxDenseRows];  // this block's rows of the stream, as the gate's product wants them
+  float turn[2][kMaxHead / 2];  // the position's cosines and sines
+  int turn_row;                 // 0: their row
+  int cache_row;                // where the token's key and value go
   int tile_row[3][kChunkTiles];  // rows of the caches where tiles begin: of the span's first chunk, and of others in turn
   alignas(16) float tile_top[kMaxShared][kChunkTiles];
   float split_total[8][kMaxShared];
   float top[kMaxShared];
-  alignas(16) bf16 value_now[128];
+  alignas(16) bf16 value_now[kMaxHead];
   int last;
 };
 

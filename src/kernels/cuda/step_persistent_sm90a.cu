@@ -71,6 +71,21 @@ __device__ void prepare_block(const Plan& plan, Block& block) {
   barrier_init_done();
 }
 
+// What depends on the step's arrays; one thread.
+__device__ void prepare_span(const PersistentStep& step, const Plan& plan, Block& block) {
+  Span& span = block.span;
+  span.find(step);
+  for (int t = 0; t < kChunkTiles; ++t) {
+    const int first = span.begin + t * kCacheTile;
+    block.tile_row[0][t] = first < span.end ? span.row_of(step, first) : 0;
+  }
+  const int slot = *step.slot, tokens = step.block_tokens;
+  block.cache_row = (slot / tokens * step.kv_heads + span.head) * tokens + slot % tokens;
+  block.turn_row = 0;
+  block.epoch = *reinterpret_cast<const uint32_t*>(static_cast<const char*>(step.workspace) +
+                                                   plan.at.epoch);
+}
+
 template <int kZ>
 __global__ void __launch_bounds__(kStepThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentStep step,
@@ -79,15 +94,12 @@ __global__ void __launch_bounds__(kStepThreads, 1)
   __shared__ Block block;
   prepare_block(plan, block);
   __syncthreads();
-  if (threadIdx.x == 0) {
-    wait_for_previous();
-    block.span.find(step);
-    for (int t = 0; t < kChunkTiles; ++t) {
-      const int first = block.span.begin + t * kCacheTile;
-      block.tile_row[0][t] = first < block.span.end ? block.span.row_of(step, first) : 0;
-    }
-    block.epoch = *reinterpret_cast<const uint32_t*>(static_cast<const char*>(step.workspace) +
-                                                     plan.at.epoch);
+  wait_for_previous();
+  if (threadIdx.x == 0) prepare_span(step, plan, block);
+  if (threadIdx.x < kZ) {
+    const int row = *step.rope_row * (kZ / 2), at = threadIdx.x % (kZ / 2);
+    const bool sine = threadIdx.x >= kZ / 2;
+    block.turn[sine][at] = (sine ? step.sin : step.cos)[row + at];
   }
   __syncthreads();
   if (warp_id() >= kConsumers) {
@@ -96,7 +108,6 @@ __global__ void __launch_bounds__(kStepThreads, 1)
     if (warp_id() == kConsumers + 1) Scout(step, block).run();
   } else {
     take_registers<kConsumerRegisters>();
-    wait_for_previous();
     Walk<kZ>(step, plan, block, dynamic).run();
   }
 }
