@@ -39,35 +39,23 @@ __device__ __forceinline__ void consume_dense(Consumer& consumer, const DenseCut
     x[i] = *reinterpret_cast<const uint4*>(tokens + (segment * cut.steps + i) * 512 +
                                            consumer.lane * 16);
   }
-  // The weights of the next stage are asked for before the sums of this one are added up.
-  uint4 low[4] = {}, high[4] = {};
-  const auto load = [&](int j) {
+#pragma unroll 1
+  for (int j = consumer.group; j < stages; j += kGroups) {
     const uint32_t stage = consumer.group * kStages + consumer.place.slot;
     const uint32_t at = consumer.ring + stage * kStageBytes + offset;
+    float a[4] = {}, b[4] = {};
     barrier_wait(shared_address(&block.s.full[stage]), consumer.place.parity);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (i >= cut.steps) break;
-      low[i] = Consumer::read(at + i * 512);
-      high[i] = Consumer::read(at + row_bytes + i * 512);
-    }
-  };
-  if (consumer.group >= stages) return;
-  load(consumer.group);
-#pragma unroll 1
-  for (int j = consumer.group; j < stages; j += kGroups) {
-    float a[4] = {}, b[4] = {};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if (i >= cut.steps) break;
-      mma_bf16(a, low[i].x, high[i].x, low[i].y, high[i].y, x[i].x, x[i].y);
-      mma_bf16(b, low[i].z, high[i].z, low[i].w, high[i].w, x[i].z, x[i].w);
+      const uint4 low = Consumer::read(at + i * 512),
+                  high = Consumer::read(at + row_bytes + i * 512);
+      mma_bf16(a, low.x, high.x, low.y, high.y, x[i].x, x[i].y);
+      mma_bf16(b, low.z, high.z, low.w, high.w, x[i].z, x[i].w);
     }
     __syncwarp();
-    const uint32_t stage = consumer.group * kStages + consumer.place.slot;
     if (consumer.lane == 0) barrier_arrive(shared_address(&block.s.empty[stage]));
     consumer.place.advance();
-    if (j + kGroups < stages) load(j + kGroups);
     const float sum = diagonal_sum(consumer.lane, a, b);
     if (consumer.lane % 16 == 0) block.sums[j][member * 2 + consumer.lane / 16] = sum;
   }

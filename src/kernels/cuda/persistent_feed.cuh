@@ -6,11 +6,9 @@
 
 namespace switchyard::cuda::persistent {
 
-#ifndef XW
-#define XW 44444
-#endif
-inline constexpr int kW[5] = {XW / 10000, XW / 1000 % 10, XW / 100 % 10, XW / 10 % 10, XW % 10};
-inline constexpr int kQkvCopies = kW[0], kOutputCopies = kW[1], kSpanCopies = kW[2], kUpCopies = kW[3], kDownCopies = kW[4];
+// Copies of 16 KiB on their way to a multiprocessor: what others read comes behind them. While a phase runs, the weights of the next are
+// on their way: those of the output product beside attention, which reads most.
+inline constexpr int kQkvCopies = 2, kOutputCopies = 1, kUpCopies = 4, kDownCopies = 3;
 
 class Feed {
  public:

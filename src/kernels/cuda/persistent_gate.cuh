@@ -104,8 +104,8 @@ __device__ __forceinline__ void choose_highest(const RouteRule& rule, const floa
   SortedLane<kPerLane> sorted(key);
 #pragma unroll 1
   for (int k = 0; k < rule.top_k; ++k) {
-    const int best = sorted.take_own_best(lane);
-    if (best >= 0) picks[k] = usable ? best : k;
+    const int best = static_cast<int>(sorted.take_best(lane));
+    if (lane == 0) picks[k] = usable ? best : k;
   }
   __syncwarp();
 }

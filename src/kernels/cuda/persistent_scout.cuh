@@ -21,7 +21,10 @@ class Scout {
       ask(layer.attention_norm, step_.width * 4);
       ask(layer.ffn_norm, step_.width * 4);
       ask(layer.gate, step_.experts.rule.experts * step_.width * 4);
-      if (block_.span.exists) ask_for_span(layer);
+      if (block_.span.exists) {
+        ask_for_norms(layer);
+        ask_for_span(layer);
+      }
     }
   }
 
@@ -46,6 +49,20 @@ class Scout {
     for (int i = lane_id() * blocks + static_cast<int>(blockIdx.x); i < lines; i += 32 * blocks) {
       ask_line(static_cast<const char*>(from) + int64_t{i} * kLine);
     }
+  }
+  // The norms of this block's heads.
+  __device__ void ask_for_norms(const PersistentLayer& layer) const {
+    if (step_.qk_norm == QkNormKind::none) return;
+    const bool full = step_.qk_norm == QkNormKind::full_width;
+    const int shared = step_.heads / step_.kv_heads, lines = step_.head_dim * 4 / kLine;
+    const auto* q = reinterpret_cast<const char*>(layer.q_norm);
+    const auto* k = reinterpret_cast<const char*>(layer.k_norm);
+    if (full) {
+      q += int64_t{block_.span.head} * shared * lines * kLine;
+      k += int64_t{block_.span.head} * lines * kLine;
+    }
+    if (lane_id() < (full ? shared : 1) * lines) ask_line(q + lane_id() * kLine);
+    if (lane_id() < lines) ask_line(k + lane_id() * kLine);
   }
   // The first keys and values of this block's span.
   __device__ void ask_for_span(const PersistentLayer& layer) const {

@@ -63,39 +63,23 @@ class SortedLane {
       }
     }
   }
-  /// The same where no lane but the best's own has to know it: -1 elsewhere.
-  __device__ __forceinline__ int take_own_best(int lane) {
-    const uint32_t highest = __reduce_max_sync(kAllLanes, key_[0]);
-    bool own = key_[0] == highest;
-    if (__popc(__ballot_sync(kAllLanes, own)) > 1) {  // equal: the lower index
-      const unsigned index = index_[0] * 32 + lane;
-      own = index == __reduce_min_sync(kAllLanes, own ? index : kNoIndex);
-    }
-    if (!own) return -1;
-    return static_cast<int>(take(lane));
-  }
   /// The best expert of the warp, which is then gone.
   __device__ __forceinline__ unsigned take_best(int lane) {
     const uint32_t highest = __reduce_max_sync(kAllLanes, key_[0]);
     const unsigned own = index_[0] * 32 + lane;
     const unsigned best = __reduce_min_sync(kAllLanes, key_[0] == highest ? own : kNoIndex);
-    if (own == best) take(lane);
+    if (own == best) {
+#pragma unroll
+      for (int i = 0; i + 1 < kPerLane; ++i) {
+        key_[i] = key_[i + 1];
+        index_[i] = index_[i + 1];
+      }
+      key_[kPerLane - 1] = kTaken;
+    }
     return best;
   }
 
  private:
-  // This lane's best, which is then gone.
-  __device__ __forceinline__ unsigned take(int lane) {
-    const unsigned best = index_[0] * 32 + lane;
-#pragma unroll
-    for (int i = 0; i + 1 < kPerLane; ++i) {
-      key_[i] = key_[i + 1];
-      index_[i] = index_[i + 1];
-    }
-    key_[kPerLane - 1] = kTaken;
-    return best;
-  }
-
   uint32_t key_[kPerLane];
   int index_[kPerLane];
 };

@@ -32,7 +32,7 @@ __device__ __forceinline__ void produce(const PersistentStep& step, const Plan& 
     const PersistentLayer& layer = block.layer[l & 1];
 #pragma unroll 1
     for (int i = 0; i < 2; ++i) {
-      feed.allow(i == 0 ? kQkvCopies : block.span.exists ? kSpanCopies : kOutputCopies);
+      feed.allow(i == 0 ? kQkvCopies : kOutputCopies);
       feed.dense(i == 0 ? plan.qkv : plan.output, i == 0 ? layer.qkv : layer.output);
     }
     barrier_wait(shared_address(&block.routed), l & 1);
