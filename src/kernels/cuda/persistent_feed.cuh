@@ -15,17 +15,14 @@ class Feed {
   __device__ Feed(OneToken& shared, const Shape& shape, uint32_t ring)
       : s_(shared), shape_(shape), ring_(ring) {}
 
-  /// At most this many copies, 1 to 4, on their way from now on: what others read comes behind them.
-  __device__ __forceinline__ void allow(int copies) { shift_ = (copies - 1) * 8; }
-
-  /// A matrix of whole rows.
-  __device__ __forceinline__ void dense(const DenseCut& cut, const void* weight) {
+  /// A matrix of whole rows; at most `most` copies are on their way.
+  __device__ __forceinline__ void dense(const DenseCut& cut, const void* weight, int most) {
     const int blocks = static_cast<int>(gridDim.x), bytes = cut.steps * MoePack::kBlockBytes;
     const char* from = static_cast<const char*>(weight);
     int group = 0;
 #pragma unroll 1
     for (int stage = static_cast<int>(blockIdx.x); stage < cut.stages; stage += blocks) {
-      copy(take(group, bytes), 0, from + int64_t{stage} * bytes, bytes);
+      copy(take(group, bytes, most), 0, from + int64_t{stage} * bytes, bytes);
       group = (group + 1) % kGroups;
     }
   }
@@ -41,7 +38,7 @@ class Feed {
 #pragma unroll 1
       for (int at = 0; at < item_bytes; at += kStageBytes) {
         const int bytes = min(kStageBytes, item_bytes - at);
-        copy(take(group, bytes), 0, from + at, bytes);
+        copy(take(group, bytes, kUpCopies), 0, from + at, bytes);
         group = (group + 1) % kGroups;
       }
     }
@@ -56,7 +53,7 @@ class Feed {
 #pragma unroll 1
       for (; left > 0; left -= kStageBlocks) {
         const int count = min(left, kStageBlocks);
-        const uint32_t stage = take(group, count * MoePack::kBlockBytes);
+        const uint32_t stage = take(group, count * MoePack::kBlockBytes, kDownCopies);
         group = (group + 1) % kGroups;
 #pragma unroll 1
         for (int done = 0; done < count;) {
@@ -78,13 +75,14 @@ class Feed {
   }
 
  private:
-  // The group's next stage, once that is free and of the copies at most as many are on their way as allowed; for so many bytes.
-  __device__ __forceinline__ uint32_t take(int group, int bytes) {
+  // The group's next stage for so many bytes, once it is free and of the copies, at most 4, as few are on their way as said.
+  __device__ __forceinline__ uint32_t take(int group, int bytes, int most) {
+    const int shift = (most - 1) * 8;  // to the one that must have landed
     const uint32_t cursor = cursors_ >> (group * 8) & 0xff;  // slot, and 16 times the parity
     const uint32_t slot = cursor & 15, parity = cursor >> 4, stage = group * kStages + slot;
     const uint32_t next = slot + 1 == kStages ? (parity ^ 1) << 4 : cursor + 1;
     cursors_ ^= (cursor ^ next) << (group * 8);
-    const uint32_t oldest = recent_ >> shift_ & 0xff, newer = recent_ | 0xffffffffu << shift_;
+    const uint32_t oldest = recent_ >> shift & 0xff, newer = recent_ | 0xffffffffu << shift;
     recent_ = recent_ << 8 | parity << 4 | stage;
     if (oldest != kNone && !holds(newer, oldest & 15)) {
       barrier_wait(shared_address(&s_.full[oldest & 15]), oldest >> 4);
@@ -111,7 +109,6 @@ class Feed {
   uint32_t ring_;
   uint32_t cursors_ = 0;            // a byte a group
   uint32_t recent_ = 0xffffffffu;  // a byte for each of the last four copies: stage, and 16 times the parity
-  int shift_ = 24;                 // to the one that must have landed before the next begins
 };
 
 }  // namespace switchyard::cuda::persistent

@@ -117,19 +117,22 @@ class Rows {
                          fmaf(scale, sum[2], x[i].z), fmaf(scale, sum[3], x[i].w));
     }
   }
-  // One value of the residual stream before layer l: as above, in the same order.
-  __device__ __forceinline__ float x_at(int row, int l) const {
-    if (l == 0) return __ldcg(step_.x + row);
-    const PartRange range = block_.part[row / kOutputs];
-    const uint64_t* parts = array<uint64_t>(plan_.at.parts) + row % kOutputs;
-    float sum = 0;
-#pragma unroll 1
-    for (int p = range.first; p <= range.last; p += 2) {
-      float pair = value_of(read_tagged(parts + p * kOutputs));
-      if (p < range.last) pair += value_of(read_tagged(parts + (p + 1) * kOutputs));
-      sum += pair;
+  // Keeps this block's rows of the stream, by who has them: what its part of the output product is added to.
+  __device__ __forceinline__ void keep_own(const Row& x) const {
+    const DenseCut& cut = plan_.output;
+    const unsigned blocks = gridDim.x, mask = (1 << cut.row_bits) - 1;
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      if (quad(i) >= quads()) break;
+#pragma unroll
+      for (int pair = 0; pair < 2; ++pair) {  // of one stage
+        const unsigned row = quad(i) * 4 + pair * 2, stage = row >> cut.row_bits;
+        const unsigned turn = stage / blocks;
+        if (stage - turn * blocks != blockIdx.x) continue;
+        *reinterpret_cast<float2*>(&block_.own[turn << cut.row_bits | (row & mask)]) =
+            pair == 0 ? make_float2(x[i].x, x[i].y) : make_float2(x[i].z, x[i].w);
+      }
     }
-    return fmaf(step_.residual_scale, sum, __ldcg(array<float>(plan_.at.middle) + row));
   }
 
   const PersistentStep& step_;

@@ -97,7 +97,8 @@ struct Block {
   float attention_scale;    // 1 / rms before attention
   float gate_scale;         // what logits of rows in that scale lack
   bool usable;              // the logits are numbers
-  float weighted[kMaxDenseRows];  // this block's rows of the stream, as the gate's product wants them
+  alignas(8) float own[kMaxDenseRows];  // this block's rows of the stream before attention
+  float weighted[kMaxDenseRows];  // and after it, as the gate's product wants them
   float turn[2][kMaxHead / 2];  // the position's cosines and sines
   int turn_row;                 // 0: their row
   int cache_row;                // where the token's key and value go

@@ -65,6 +65,7 @@ class Walk : Rows {
       add_parts(x, tag(l - 1));
     }
     share(squares(x), 0);
+    keep_own(x);
     weigh(w, x);
     consumers_meet();
     const float scale = scale_from(0);
@@ -105,10 +106,9 @@ class Walk : Rows {
     const int thread = thread_ = fresh_thread();
     const int rows = block_.output_stages << plan_.output.row_bits;
     const GateShare share(plan_, layer.gate, step_.width, rows, thread);
-    float bias = 0, before = 0, norm = 0;
+    float bias = 0, norm = 0;
     if (thread < rows) {
       const int row = plan_.output.row(thread);
-      before = x_at(row, l);
       norm = __ldg(layer.ffn_norm + row);
       if (layer.output_bias != nullptr) bias = layer.output_bias[row];
     }
@@ -125,7 +125,7 @@ class Walk : Rows {
     consumers_meet();
     if (thread < rows) {
       const float sum = dense_sum(plan_.output, block_, thread);
-      const float middle = step_.residual_scale * sum + bias + before;
+      const float middle = step_.residual_scale * sum + bias + block_.own[thread];
       array<float>(plan_.at.middle)[plan_.output.row(thread)] = middle;
       block_.weighted[thread] = middle * norm * block_.attention_scale;
     }

@@ -30,15 +30,10 @@ __device__ __forceinline__ void produce(const PersistentStep& step, const Plan& 
   for (int l = 0; l < step.layers; ++l) {
     barrier_wait(shared_address(&block.described), l & 1);
     const PersistentLayer& layer = block.layer[l & 1];
-#pragma unroll 1
-    for (int i = 0; i < 2; ++i) {
-      feed.allow(i == 0 ? kQkvCopies : kOutputCopies);
-      feed.dense(i == 0 ? plan.qkv : plan.output, i == 0 ? layer.qkv : layer.output);
-    }
+    feed.dense(plan.qkv, layer.qkv, kQkvCopies);
+    feed.dense(plan.output, layer.output, kOutputCopies);
     barrier_wait(shared_address(&block.routed), l & 1);
-    feed.allow(kUpCopies);
     feed.up(block.work, static_cast<const char*>(layer.w13));
-    feed.allow(kDownCopies);
     feed.down(block.work, static_cast<const char*>(layer.w2));
   }
 }
