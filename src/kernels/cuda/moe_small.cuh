@@ -174,29 +174,7 @@ struct Producer {
   Shared& s;
   const Shape& shape;
   uint32_t ring;
-  bool once = false;  // what is copied gives way in the L2
-  int window = 0;     // most copies on their way; 0: as many as there are stages
-  int copies = 0, order = 0, last_copy = -1;
-  uint32_t last_parity = 0;
   RingCursor<kStages> places[kGroups] = {};
-
-  // Before a copy: waits until the one `window` copies ago has landed. Lane i knows the stage of copies i, i + 32, ...; and of stage
-  // i the last copy and its parity: a stage that was used again needs no waiting.
-  __device__ void limit(uint32_t stage, uint32_t parity) {
-    const int lane = lane_id(), before = copies - window;
-    if (before >= 0) {
-      const int at = __shfl_sync(kAllLanes, order, before % 32);
-      const int last = __shfl_sync(kAllLanes, last_copy, at);
-      const uint32_t phase = __shfl_sync(kAllLanes, last_parity, at);
-      if (last == before) barrier_wait(shared_address(&s.full[at]), phase);
-    }
-    if (lane == copies % 32) order = static_cast<int>(stage);
-    if (lane == static_cast<int>(stage)) {
-      last_copy = copies;
-      last_parity = parity;
-    }
-    ++copies;
-  }
 
   // Copies weight blocks that follow each other into the group's next stage, once that is free.
   __device__ void copy(int group, const char* from, int blocks) {
@@ -208,16 +186,11 @@ struct Producer {
       parity = places[i].parity;
       places[i].advance();
     }
-    if (window > 0) limit(stage, parity);
     barrier_wait(shared_address(&s.empty[stage]), parity ^ 1);
     if (lane_id() != 0) return;
     const uint32_t full = shared_address(&s.full[stage]), bytes = blocks * MoePack::kBlockBytes;
     barrier_arrive_expect(full, bytes);
-    if (once) {
-      bulk_copy_once(ring + stage * kStageBytes, from, bytes, full);
-    } else {
-      bulk_copy(ring + stage * kStageBytes, from, bytes, full);
-    }
+    bulk_copy_once(ring + stage * kStageBytes, from, bytes, full);
   }
 
   // `first_stages_copied()` is called once the item's first stages are on their way.

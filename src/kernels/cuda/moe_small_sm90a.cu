@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   list_hits(s, shape, work);
   __syncthreads();
   if (warp == kConsumers) {
-    Producer<kStages, Shared> producer{s, shape, room.ring, true};
+    Producer<kStages, Shared> producer{s, shape, room.ring};
     KnownPicks<Shared> known{s};
     produce_claimed(producer, queue, work, args, s.num_hit, known);
     return;
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     LazyPicks<kPerLane> picks(s, flat_rule(shape.rule), args.logits, args.bias);
     const bool live = args.live_tokens == nullptr || *args.live_tokens > 0;
     if (!live) picks.settle(false);
-    Producer<kStages, SharedOne> producer{s, shape, room.ring, true};
+    Producer<kStages, SharedOne> producer{s, shape, room.ring};
     const int hits = live ? shape.rule.top_k : 0;
     return produce_claimed(producer, queue, Work(shape, hits), args, hits, picks);
   }

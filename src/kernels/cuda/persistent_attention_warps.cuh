@@ -24,8 +24,8 @@ class KeyWarp {
   __device__ __forceinline__ void load(const void* keys, int chunk, const int* tile_row,
                                        Held<kZ>& held) const {
     if (chunk + tile_ * kCacheTile >= block_.span.end) return;
-    const bf16* from = static_cast<const bf16*>(keys) +
-                       int64_t{tile_row[tile_] + lane_ / 4} * kZ + lane_ % 4 * 8;
+    const bf16* from =
+        static_cast<const bf16*>(keys) + int64_t{tile_row[tile_] + lane_ / 4} * kZ + lane_ % 4 * 8;
 #pragma unroll
     for (int i = 0; i < kParts; ++i) {
       held[i * 2] = load_stream(from + i * 32);
@@ -42,8 +42,8 @@ class KeyWarp {
       insert(first, held, queries);
 #pragma unroll
       for (int i = 0; i < kParts; ++i) {
-        const uint4 query = *reinterpret_cast<const uint4*>(
-            queries + lane_ / 4 * kQueryBytes<kZ> + i * 64 + lane_ % 4 * 16);
+        const uint4 query = *reinterpret_cast<const uint4*>(queries + lane_ / 4 * kQueryBytes<kZ> +
+                                                            i * 64 + lane_ % 4 * 16);
         const uint4 &low = held[i * 2], &high = held[i * 2 + 1];
         mma_bf16(s[0], low.x, high.x, low.y, high.y, query.x, query.y);
         mma_bf16(s[1], low.z, high.z, low.w, high.w, query.z, query.w);

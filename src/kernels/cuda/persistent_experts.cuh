@@ -81,7 +81,8 @@ __device__ __forceinline__ void multiply_up(Experts& experts, const bf16* row, f
 __device__ __forceinline__ void bring_inputs(const Shape& shape, const Piece& piece,
                                              const uint64_t* hidden, char* rows, uint32_t tag,
                                              int thread) {
-  const int quads = piece.blocks * (MoePack::kAtomInputs / 4);  // of a pick: four values in two words
+  const int quads =
+      piece.blocks * (MoePack::kAtomInputs / 4);  // of a pick: four values in two words
   const int stride = shape.down_blocks * (MoePack::kAtomInputs / 2);
   const uint64_t* from = hidden + piece.begin * (MoePack::kAtomInputs / 2);
 #pragma unroll 2
@@ -102,10 +103,10 @@ __device__ __forceinline__ void add_picks(Experts& experts, const Piece& piece, 
   for (int first = experts.group * kStageBlocks; first < all; first += kGroups * kStageBlocks) {
     const int block = min(first + experts.member, all - 1), k = block / piece.blocks;
     Experts::Sums sums = {};
-    add_stage(experts, sums,
-              inputs + k * stride + (block - k * piece.blocks) * MoePack::kAtomInputs +
-                  experts.q * 16,
-              all - first);
+    add_stage(
+        experts, sums,
+        inputs + k * stride + (block - k * piece.blocks) * MoePack::kAtomInputs + experts.q * 16,
+        all - first);
     const float weight = experts.s.pick_weight[k];
 #pragma unroll
     for (int m = 0; m < 2; ++m) {

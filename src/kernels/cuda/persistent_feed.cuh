@@ -77,7 +77,7 @@ class Feed {
  private:
   // The group's next stage for so many bytes, once it is free and of the copies, at most 4, as few are on their way as said.
   __device__ __forceinline__ uint32_t take(int group, int bytes, int most) {
-    const int shift = (most - 1) * 8;  // to the one that must have landed
+    const int shift = (most - 1) * 8;                        // to the one that must have landed
     const uint32_t cursor = cursors_ >> (group * 8) & 0xff;  // slot, and 16 times the parity
     const uint32_t slot = cursor & 15, parity = cursor >> 4, stage = group * kStages + slot;
     const uint32_t next = slot + 1 == kStages ? (parity ^ 1) << 4 : cursor + 1;
@@ -107,8 +107,9 @@ class Feed {
   OneToken& s_;
   const Shape& shape_;
   uint32_t ring_;
-  uint32_t cursors_ = 0;            // a byte a group
-  uint32_t recent_ = 0xffffffffu;  // a byte for each of the last four copies: stage, and 16 times the parity
+  uint32_t cursors_ = 0;  // a byte a group
+  uint32_t recent_ =
+      0xffffffffu;  // a byte for each of the last four copies: stage, and 16 times the parity
 };
 
 }  // namespace switchyard::cuda::persistent

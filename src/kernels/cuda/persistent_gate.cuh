@@ -111,8 +111,8 @@ __device__ __forceinline__ void choose_highest(const RouteRule& rule, const floa
 }
 
 __device__ __forceinline__ float score_of(const RouteRule& rule, float logit, float highest) {
-  const float e = exp2_fast(kLog2e * (rule.score == RouteRule::Score::softmax ? logit - highest
-                                                                               : -logit));
+  const float e =
+      exp2_fast(kLog2e * (rule.score == RouteRule::Score::softmax ? logit - highest : -logit));
   return rule.score == RouteRule::Score::softmax ? e : reciprocal(1 + e);
 }
 

@@ -22,8 +22,9 @@ class Heads {
       : turned_(spec(step, layer, block), 0, max(head, 0)), head_(head) {}
 
   /// Waits for the values. `squares`: sums over all q heads and over all k heads, one of each block.
-  __device__ __forceinline__ void run(const PersistentStep& step, const uint64_t* qkv, const uint64_t* squares,
-                                      uint32_t tag, bf16* to, bf16* cached) const {
+  __device__ __forceinline__ void run(const PersistentStep& step, const uint64_t* qkv,
+                                      const uint64_t* squares, uint32_t tag, bf16* to,
+                                      bf16* cached) const {
     Pairs<kPairs> x = {};
     if (head_ >= 0) {
       read(qkv + head_ * kZ + turned_.first(), tag, x);

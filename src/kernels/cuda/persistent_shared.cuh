@@ -33,15 +33,16 @@ using OneToken = SharedOf<kMaxPicks, kMaxPicks>;
 using Experts = Consumer<1, kStages, OneToken>;
 using Partials = Experts::Partials;
 inline constexpr int kRingBytes = kGroups * kStages * kStageBytes;
-inline constexpr int kDynamicBytes =
-    kRingBytes + static_cast<int>(sizeof(Partials)) + kRowBytes;
+inline constexpr int kDynamicBytes = kRingBytes + static_cast<int>(sizeof(Partials)) + kRowBytes;
 
 // ---- attention
 
 inline constexpr int kChunkTiles = 8;
 inline constexpr int kChunk = kChunkTiles * kCacheTile;  // keys at a time
-inline constexpr int kSpan = 2 * kChunk;  // what a block does alone before another helps: to meet costs more than a chunk
-inline constexpr int kScoreStride = kChunk + 4;  // floats of a head's scores, padded against bank conflicts
+inline constexpr int kSpan =
+    2 * kChunk;  // what a block does alone before another helps: to meet costs more than a chunk
+inline constexpr int kScoreStride =
+    kChunk + 4;  // floats of a head's scores, padded against bank conflicts
 static_assert(kMaxShared * kScoreStride * 4 <= kRowBytes);
 
 /// What a block does of attention: a run of positions of one kv head.
@@ -93,16 +94,18 @@ struct Block {
   alignas(16) float sums[kMaxBlockStages][8];
   float logits[kMaxGateExperts];
   alignas(16) float reduce[3][kConsumers];
-  uint32_t epoch;           // layers of all steps before this one
-  float attention_scale;    // 1 / rms before attention
-  float gate_scale;         // what logits of rows in that scale lack
-  bool usable;              // the logits are numbers
+  uint32_t epoch;                       // layers of all steps before this one
+  float attention_scale;                // 1 / rms before attention
+  float gate_scale;                     // what logits of rows in that scale lack
+  bool usable;                          // the logits are numbers
   alignas(8) float own[kMaxDenseRows];  // this block's rows of the stream before attention
-  float weighted[kMaxDenseRows];  // and after it, as the gate's product wants them
-  float turn[2][kMaxHead / 2];  // the position's cosines and sines
-  int turn_row;                 // 0: their row
-  int cache_row;                // where the token's key and value go
-  int tile_row[3][kChunkTiles];  // rows of the caches where tiles begin: of the span's first chunk, and of others in turn
+  float weighted[kMaxDenseRows];        // and after it, as the gate's product wants them
+  float turn[2][kMaxHead / 2];          // the position's cosines and sines
+  int turn_row;                         // 0: their row
+  int cache_row;                        // where the token's key and value go
+  int tile_row
+      [3]
+      [kChunkTiles];  // rows of the caches where tiles begin: of the span's first chunk, and of others in turn
   alignas(16) float tile_top[kMaxShared][kChunkTiles];
   float split_total[8][kMaxShared];
   float top[kMaxShared];
@@ -184,7 +187,8 @@ struct Plan {
         qkv(int64_t{step.heads + 2 * step.kv_heads} * step.head_dim, step.width),
         output(step.width, int64_t{step.heads} * step.head_dim),
         at(step, blocks) {
-    small_pieces = shape.rule.top_k * std::min(shape.down_share, shape.down_blocks) * 128 <= kRowBytes;
+    small_pieces =
+        shape.rule.top_k * std::min(shape.down_share, shape.down_blocks) * 128 <= kRowBytes;
     while (gate_bits < 5 && shape.rule.experts << (gate_bits + 1) <= kConsumerThreads) ++gate_bits;
   }
 };

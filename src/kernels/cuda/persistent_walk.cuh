@@ -11,8 +11,8 @@ namespace switchyard::cuda::persistent {
 // The consumers' way through the layers.
 template <int kZ>
 class Walk : Rows {
-  static constexpr int kPoller = 32;                        // the thread that waits while warp 0 makes the picks
-  static constexpr int kTeller = kConsumerThreads - 32;     // and the one that tells of the rows behind them
+  // Threads that wait for the rows, and that tell of them, while warp 0 makes the picks.
+  static constexpr int kPoller = 32, kTeller = kConsumerThreads - 32;
 
  public:
   __device__ Walk(const PersistentStep& step, const Plan& plan, Block& block, char* dynamic)
@@ -52,7 +52,7 @@ class Walk : Rows {
     experts_.q = experts_.lane % 4;
   }
 
-  // Of what layer l leaves; l = -1: the last layer of the step before.
+  // Of what layer l leaves.
   __device__ uint32_t tag(int l) const { return block_.epoch + l + 1; }
 
   __device__ __forceinline__ void multiply_qkv(const PersistentLayer& layer, int l) {

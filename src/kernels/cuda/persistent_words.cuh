@@ -102,8 +102,8 @@ struct Tagged {
                      : "memory");
         value[i] = static_cast<uint32_t>(a);
         value[i + 1] = static_cast<uint32_t>(b);
-        there = there && static_cast<uint32_t>(a >> 32) == tag &&
-                static_cast<uint32_t>(b >> 32) == tag;
+        there =
+            there && static_cast<uint32_t>(a >> 32) == tag && static_cast<uint32_t>(b >> 32) == tag;
       }
     }
     return there;

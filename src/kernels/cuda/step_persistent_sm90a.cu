@@ -77,8 +77,8 @@ __device__ void prepare_span(const PersistentStep& step, const Plan& plan, Block
   const int slot = *step.slot, tokens = step.block_tokens;
   block.cache_row = (slot / tokens * step.kv_heads + span.head) * tokens + slot % tokens;
   block.turn_row = 0;
-  block.epoch = *reinterpret_cast<const uint32_t*>(static_cast<const char*>(step.workspace) +
-                                                   plan.at.epoch);
+  block.epoch =
+      *reinterpret_cast<const uint32_t*>(static_cast<const char*>(step.workspace) + plan.at.epoch);
 }
 
 template <int kZ>
@@ -166,7 +166,7 @@ const char* persistent_refusal(const PersistentStep& step) noexcept {
   if (step.experts.rule.experts > kMaxGateExperts || step.experts.rule.top_k > kMaxPicks) {
     return "needs at most 256 experts and 16 picks";
   }
-  if (!is_plain(step.experts.rule)) return "needs a rule without groups and powers";
+  if (!is_plain(step.experts.rule)) return "needs softmax or sigmoid scores, without groups and powers";
   return kMoeFfnSm90aSmall.refusal(step.experts);
 }
 
