@@ -166,7 +166,8 @@ const char* persistent_refusal(const PersistentStep& step) noexcept {
   if (step.experts.rule.experts > kMaxGateExperts || step.experts.rule.top_k > kMaxPicks) {
     return "needs at most 256 experts and 16 picks";
   }
-  if (!is_plain(step.experts.rule)) return "needs softmax or sigmoid scores, without groups and powers";
+  if (!is_plain(step.experts.rule))
+    return "needs softmax or sigmoid scores, without groups and powers";
   return kMoeFfnSm90aSmall.refusal(step.experts);
 }
 
