@@ -306,6 +306,7 @@ extern "C" llama_model* llama_model_load_from_file(const char* path, llama_model
     return real(path, params);
   }
   Stream stream(parse(path + sizeof(kPrefix) - 1));
+  // Buffered, as it is by default: glibc reads an unbuffered one a byte at a time, which takes minutes.
   FILE* file = fopencookie(&stream, "r", {read_cookie, nullptr, seek_cookie, nullptr});
   if (file == nullptr) fail("cannot open a stream");
   params.load_mode = LLAMA_LOAD_MODE_NONE;  // nothing to map
