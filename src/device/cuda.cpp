@@ -259,13 +259,13 @@ Status CudaStream::wait_until(const int32_t* word, int32_t value, std::string_vi
   return report(what);
 }
 
-bool CudaStream::comes_before(int64_t deadline_ns, const int32_t* word, int32_t value) noexcept {
+void CudaStream::wait_before(int64_t deadline_ns, const int32_t* word, int32_t value) noexcept {
   constexpr int64_t kWorthANap = 1'000'000;
   for (int64_t left = deadline_ns - now_ns(); left > kWorthANap; left = deadline_ns - now_ns()) {
-    if (is_there(word, value)) return true;
+    if (is_there(word, value)) return;
     std::this_thread::sleep_for(std::chrono::nanoseconds(left / 4));
   }
-  return spin_until(deadline_ns, word, value);
+  spin_until(deadline_ns, word, value);
 }
 
 }  // namespace switchyard

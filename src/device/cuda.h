@@ -128,8 +128,8 @@ class CudaStream {
   /// Waits until queued work has written `value` to a word of pinned memory, which need not be the last of the work. Spins for some
   /// milliseconds, then sleeps between looks. Errors as synchronize(); also when all work is done and the word is not there.
   Status wait_until(const int32_t* word, int32_t value, std::string_view what);
-  /// Waits for such a word, but not beyond a time of now_ns(); tells whether it is there. Errors are for later.
-  static bool comes_before(int64_t deadline_ns, const int32_t* word, int32_t value) noexcept;
+  /// Waits for such a word, but not beyond a time of now_ns(). Errors are for later.
+  static void wait_before(int64_t deadline_ns, const int32_t* word, int32_t value) noexcept;
 
  private:
   Status report(std::string_view what);

@@ -38,7 +38,7 @@ void CudaStream::replay(const CudaGraph&) noexcept {}
 Status CudaStream::begin_capture() { return absent(); }
 Result<CudaGraph> CudaStream::end_capture() { return absent(); }
 Status CudaStream::synchronize(std::string_view) { return absent(); }
-bool CudaStream::comes_before(int64_t, const int32_t*, int32_t) noexcept { return false; }
+void CudaStream::wait_before(int64_t, const int32_t*, int32_t) noexcept {}
 Status CudaStream::wait_until(const int32_t*, int32_t, std::string_view) { return absent(); }
 
 }  // namespace switchyard

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "model/devices.h"
 #include "model/model.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr DeviceId kDevice{DeviceId::Kind::cuda, 0};
 constexpr const char* kDemo = SWITCHYARD_SOURCE_DIR "/models/demo";
-constexpr int kBlock = 16, kMaxBlocks = 6, kMost = 8, kVocab = 8192;
+constexpr int kBlock = 16, kMaxBlocks = 6, kMost = 8, kVocab = 2048;  // tokens below that
 
 // What became of each layer's picks.
 class Counts final : public model::RoutingObserver {
@@ -37,7 +38,8 @@ struct Sequence {
 // Decodes sequences that come and go, by a script that depends on the tokens alone.
 class Caller {
  public:
-  Caller(DType dtype, bool expects)
+  /// Of the demonstration model, or of random weights for a config.json.
+  Caller(const char* json, DType dtype, bool expects)
       : expects_(expects), pool_(PoolOptions{.num_threads = 2, .pin = false}) {
     const model::LoadOptions options{.dtype = dtype,
                                      .max_step_tokens = 64,
@@ -45,9 +47,13 @@ class Caller {
                                      .block_tokens = kBlock,
                                      .num_kv_blocks = kMost * kMaxBlocks,
                                      .max_blocks_per_sequence = kMaxBlocks,
+                                     .random_weights = json != nullptr,
                                      .on_progress = {}};
-    const auto config = model::Model::read_config(kDemo);
-    auto model = model::Model::load(kDemo, *config, options, Stream(kDevice, pool_));
+    const auto config = json != nullptr
+                            ? model::Model::read_config_json(*parse_json(json, "a test's model"))
+                            : model::Model::read_config(kDemo);
+    auto model =
+        model::Model::load(json != nullptr ? "" : kDemo, *config, options, Stream(kDevice, pool_));
     EXPECT_TRUE(model.ok()) << model.error().message;
     if (model.ok()) model_ = *std::move(model);
   }
@@ -163,20 +169,40 @@ void play(Caller& caller) {
   caller.decode(10);
 }
 
+void expect_the_same(const char* json, DType dtype) {
+  Caller in_turn(json, dtype, false), ahead(json, dtype, true);
+  play(in_turn);
+  play(ahead);
+  EXPECT_GT(in_turn.picks().size(), 200u);
+  EXPECT_EQ(ahead.picks(), in_turn.picks());
+  EXPECT_FALSE(in_turn.logits().empty());
+  EXPECT_EQ(ahead.logits(), in_turn.logits());
+  EXPECT_EQ(ahead.counts(), in_turn.counts());
+}
+
+#define SWITCHYARD_SKIP_WITHOUT_CUDA()                                                    \
+  if (const auto bytes = model::find_device(kDevice)->available_bytes(0, 0); !bytes.ok()) \
+  GTEST_SKIP() << bytes.error().message
+
 TEST(CudaAhead, StepsAheadAreTheStepsInTurn) {
-  if (const auto bytes = model::find_device(kDevice)->available_bytes(0, 0); !bytes.ok())
-    GTEST_SKIP() << bytes.error().message;
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
   for (const DType dtype : {DType::f32, DType::bf16}) {
     SCOPED_TRACE(dtype_name(dtype));
-    Caller in_turn(dtype, false), ahead(dtype, true);
-    play(in_turn);
-    play(ahead);
-    EXPECT_GT(in_turn.picks().size(), 200u);
-    EXPECT_EQ(ahead.picks(), in_turn.picks());
-    EXPECT_FALSE(in_turn.logits().empty());
-    EXPECT_EQ(ahead.logits(), in_turn.logits());
-    EXPECT_EQ(ahead.counts(), in_turn.counts());
+    expect_the_same(nullptr, dtype);
   }
+}
+
+// On Hopper its steps of one sequence are one launch for all layers, and its heads another.
+TEST(CudaAhead, AlsoThoseOfFewLaunches) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  expect_the_same(
+      R"({"architectures": ["OlmoeForCausalLM"], "model_type": "olmoe", "hidden_act": "silu",
+      "hidden_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 16,
+      "num_key_value_heads": 16, "attention_bias": false, "clip_qkv": 3.0, "vocab_size": 2048,
+      "num_experts": 64, "num_experts_per_tok": 8, "intermediate_size": 256,
+      "norm_topk_prob": false, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "rope_scaling": null,
+      "max_position_embeddings": 4096, "tie_word_embeddings": false})",
+      DType::bf16);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ Status CudaModel::go_ahead(const StepInput& input, const Step& step) {
   const int64_t expected = can && pause_ == 0 ? usual_ns_[step.shape.sequences] : 0;
   if (expected == 0) return {};
   const int64_t lead = std::max(kLeastLeadNs, expected / kLeadShare);
-  if (results_.ends_before(begun_ns_ + expected - lead, turn_)) return {};
+  results_.wait_before(begun_ns_ + expected - lead, turn_);
   if (input.goes_on_unless->load(std::memory_order_relaxed)) return {};
   ahead_ = true;
   Step next = step;

@@ -54,9 +54,9 @@ Status Results::wait(uint32_t turn, CudaStream& device) const {
                            "run a step");
 }
 
-bool Results::ends_before(int64_t deadline_ns, uint32_t turn) const noexcept {
-  return CudaStream::comes_before(deadline_ns, slot(turn) + k::ResultLayout::kTurn,
-                                  static_cast<int32_t>(turn + 1));
+void Results::wait_before(int64_t deadline_ns, uint32_t turn) const noexcept {
+  CudaStream::wait_before(deadline_ns, slot(turn) + k::ResultLayout::kTurn,
+                          static_cast<int32_t>(turn + 1));
 }
 
 }  // namespace switchyard::model::cuda

@@ -29,8 +29,8 @@ class Results {
   void next_turn() noexcept { ++turn_; }
   /// Until that turn has ended.
   Status wait(uint32_t turn, CudaStream& device) const;
-  /// Whether it has ended by then, a time of now_ns(); waits that long for it.
-  bool ends_before(int64_t deadline_ns, uint32_t turn) const noexcept;
+  /// The same, but not beyond a time of now_ns().
+  void wait_before(int64_t deadline_ns, uint32_t turn) const noexcept;
   /// After an error: forgets all turns. Nothing may be queued.
   void start_over(CudaStream& device);
 
