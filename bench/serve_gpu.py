@@ -18,6 +18,7 @@ import argparse
 import json
 import pathlib
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -147,21 +148,22 @@ def run(args: argparse.Namespace) -> None:
                 check_device(server, sum(row["total_output_tokens"] for row in rows))
                 drain(server, args.output)
             for row in rows:
-                out.write(json.dumps({**stamp(), **row}, separators=(",", ":")) + "\n")
+                out.write(json.dumps({**stamp(args.commit), **row}, separators=(",", ":")) + "\n")
 
 
-def stamp() -> dict[str, str]:
-    """Of the device; gpu_check.sh puts the commit in front of its own records likewise."""
-    import subprocess
+def say(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout.split("\n")[0]
+    except OSError:
+        return ""
 
-    def say(command: list[str]) -> str:
-        try:
-            return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT).stdout.strip()
-        except OSError:
-            return "unknown"
+
+def stamp(commit: str) -> dict[str, str]:
+    """When, what and where, as in the records of scripts/gpu_check.sh."""
     smi = ["nvidia-smi", "--format=csv,noheader"]
-    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": say(["git", "describe", "--always", "--dirty", "--exclude", "*"]) or "unknown",
-            "device": say([*smi, "--query-gpu=name"]).split("\n")[0], "driver": say([*smi, "--query-gpu=driver_version"]).split("\n")[0]}
+    commit = commit or say(["git", "describe", "--always", "--dirty", "--exclude", "*"]) or "unknown"
+    return {"date": time.strftime("%Y-%m-%d", time.gmtime()), "commit": commit, "device": say([*smi, "--query-gpu=name"]),
+            "driver": say([*smi, "--query-gpu=driver_version"])}
 
 
 def value_of(row: dict, figure: str) -> float:
@@ -170,11 +172,11 @@ def value_of(row: dict, figure: str) -> float:
 
 
 def report(path: pathlib.Path) -> None:
-    print("| model, clients | " + " | ".join(FIGURES) + " |\n|---" * 1 + "|---" * len(FIGURES) + "|")
+    print("| model, clients | " + " | ".join(FIGURES) + " |\n|---" + "|---" * len(FIGURES) + "|")
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        print(f"| {row['served']}, {row['concurrency']} | " + " | ".join(f"{value_of(row, name):,.3g}" if value_of(row, name) < 1000 else f"{value_of(row, name):,.0f}"
-                                                                         for name in FIGURES) + " |")
+        values = (value_of(row, name) for name in FIGURES)
+        print(f"| {row['served']}, {row['concurrency']} | " + " | ".join(f"{v:,.0f}" if v >= 1000 else f"{v:.3g}" for v in values) + " |")
 
 
 def main() -> None:
@@ -187,6 +189,7 @@ def main() -> None:
     parser.add_argument("--requests", default=4, type=int, help="of each client")
     parser.add_argument("--input", default=128, type=int)
     parser.add_argument("--output", default=64, type=int)
+    parser.add_argument("--commit", default="", help="of BUILD, where no git can tell")
     args = parser.parse_args()
     if args.report:
         return report(args.build)
