@@ -358,6 +358,9 @@ int main(int argc, char** argv) {
       for (const int context : {64, 1024, 4096}) bench_attention(report, s, sequences, context, 1);
     }
     bench_attention(report, s, 256, 1024, 1);
+    for (const int sequences : {8, 64, 256}) {
+      for (const int context : {26, 120}) bench_attention(report, s, sequences, context, 1);
+    }
     for (const int tokens : {512, 2048, 4096, 8192}) bench_attention(report, s, 1, 0, tokens);
     bench_attention(report, s, 1, 8192, 512);
     for (const int64_t tokens : {1, 8, 512}) bench_rows(report, s, tokens);
