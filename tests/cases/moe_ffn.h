@@ -15,6 +15,7 @@ enum class Popularity : uint8_t {
   zipf,      ///< expert e is 1 / (e + 1) as popular as the first
   one,       ///< the last expert is everybody's first pick
   few_only,  ///< only the first K experts are ever picked
+  uneven,  ///< the means of experts' logits are normal, two deviations apart: hot, cold and unused ones
 };
 
 struct MoeFfnCase {
@@ -56,7 +57,11 @@ inline std::vector<MoeFfnCase> moe_ffn_cases() {
       {"257 tokens", 257, 64, 6, 512, 320, zipf, swiglu, true, true},
       {"257 tokens of one expert", 257, 8, 1, 256, 512, one},
       {"300 tokens of the same few", 300, 40, 4, 320, 128, few_only},
+      {"512 tokens, hot and cold experts", 512, 128, 8, 256, 128, uneven, swiglu, false, true},
+      {"512 tokens, few wide experts, hot and cold", 512, 8, 2, 4096, 256, uneven},
+      {"700 tokens, few experts, hot and cold", 700, 16, 2, 1024, 512, uneven, geglu_tanh, true},
       {"1024 tokens", 1024, 8, 2, 512, 256, uniform, swiglu, false, true},
+      {"3000 tokens, hot and cold experts", 3000, 64, 4, 256, 128, uneven, swiglu, true, true},
       {"1024 tokens, 256 experts", 1024, 256, 8, 256, 128, zipf},
       {"5000 tokens", 5000, 32, 4, 128, 64, zipf},
       {"width that is no multiple of 64", 40, 8, 2, 72, 96, uniform, geglu_tanh, true, true},

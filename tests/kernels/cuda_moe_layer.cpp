@@ -33,12 +33,15 @@ std::vector<float> random_logits(cases::Popularity popularity, int64_t tokens, i
                                  int top_k, std::mt19937& random) {
   std::uniform_real_distribution<float> uniform(1e-6f, 1.0f);
   std::vector<float> logits(tokens * experts);
+  std::mt19937 of_experts(static_cast<unsigned>(experts));
+  const std::vector<float> means = normals(experts, 2.5f, of_experts);
   for (int64_t i = 0; i < tokens * experts; ++i) {
     const int e = static_cast<int>(i % experts);
     float bias = 0;
     if (popularity == cases::Popularity::zipf) bias = -std::log(static_cast<float>(e + 1));
     if (popularity == cases::Popularity::one && e == experts - 1) bias = 50;
     if (popularity == cases::Popularity::few_only && e < top_k) bias = 50;
+    if (popularity == cases::Popularity::uneven) bias = means[static_cast<size_t>(e)];
     logits[i] = bias - std::log(-std::log(uniform(random)));
   }
   return logits;

@@ -144,8 +144,16 @@ TEST_F(CudaMoe, SmallCasesOfTheSingleLaunch) {
 }
 
 TEST_F(CudaMoe, TheSameCallGivesTheSameBits) {
-  for (const int64_t tokens : {1, 8, 16, 100, 700}) {
-    MoeLayerOnDevice layer({"repeat", tokens, 64, 8, 2048, 512, cases::Popularity::zipf}, 7, sm_);
+  using cases::Popularity;
+  for (const auto& [tokens, experts, popularity] : {std::tuple{1, 64, Popularity::zipf},
+                                                    {8, 64, Popularity::zipf},
+                                                    {16, 64, Popularity::zipf},
+                                                    {100, 64, Popularity::zipf},
+                                                    {700, 64, Popularity::zipf},
+                                                    {500, 64, Popularity::uneven},
+                                                    {150, 8, Popularity::uneven}}) {
+    SCOPED_TRACE(tokens);
+    MoeLayerOnDevice layer({"repeat", tokens, experts, 8, 2048, 512, popularity}, 7, sm_);
     for_each_entry(layer, [&](const MoeFfn::Kernel& entry) {
       layer.run(entry);
       const std::vector<float> first = layer.y.host();

@@ -35,9 +35,10 @@ constexpr int64_t kAnyRows = int64_t{1} << 40;
 
 /// Best first; one that does not divide the widths is passed over. bench/results/notes-gpu-moe.md has what each measured.
 constexpr Choice kChoices[] = {
-    {&sm90a::kTile128x64, 40},   {&sm90a::kTile128x128, 100},      {&sm90a::kTile256x192, 168},
+    {&sm90a::kTile128x64, 20},   {&sm90a::kTile256x128Eager, 100}, {&sm90a::kTile256x192Eager, 168},
     {&sm90a::kTile256x128, 400}, {&sm90a::kTile256x192, kAnyRows}, {&sm90a::kTile128x128, kAnyRows},
 };
+constexpr int64_t kRowsReadOnce = 168;  // of an expert, mean: up to here most weights are read once
 
 /// `ffn_width` padded.
 const sm90a::TileKernel& choose(int64_t rows, int experts, int64_t width,
@@ -100,6 +101,7 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.biased = args.up_bias != nullptr || args.down_bias != nullptr;
   const int64_t rows = args.rows > 0 ? args.rows : args.tokens * problem.rule.top_k;
   params.asks_ahead = rows >= 2 * problem.rule.experts;
+  params.reads_once = rows <= kRowsReadOnce * problem.rule.experts;
   choose(rows, problem.rule.experts, problem.width, ffn)
       .launch(params, static_cast<cudaStream_t>(stream));
   if (args.stop == MoeFfn::Stop::never) launch_combine(problem, args, params.rows, stream);

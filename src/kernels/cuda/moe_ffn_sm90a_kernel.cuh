@@ -53,6 +53,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   ask_ahead<TileT>(p);
   if (threadIdx.x == 0) init_barriers(shared);
   wait_for_previous();
+  let_next_begin();  // in each multiprocessor as soon as this block has left it
   make_plan<TileT>(shared.plan, p);
   if (threadIdx.x < 128 * kNumConsumers) {
     take_registers<TileT::kConsumerRegisters>();
@@ -72,7 +73,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 /// One block per multiprocessor, started while the kernel before drains.
 template <class TileT>
 void launch_tile(const MoeFfnParams& params, cudaStream_t stream) noexcept {
-  constexpr int kBytes = static_cast<int>(sizeof(Shared<TileT>));
+  constexpr int kBytes = static_cast<int>(sizeof(Shared<TileT>)), kMostBytes = 227 * 1024;
+  static_assert(kBytes <= kMostBytes);
   cudaFuncSetAttribute(moe_ffn_kernel<TileT>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   launch_chained(moe_ffn_kernel<TileT>, dim3(static_cast<unsigned>(num_multiprocessors())),
                  kThreads, kBytes, stream, params);

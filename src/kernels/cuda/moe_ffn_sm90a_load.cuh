@@ -37,10 +37,11 @@ __device__ __forceinline__ bool next_item(Shared<TileT>& shared, RingCursor<kQue
   return item.steps > 0;
 }
 
-/// Whole warp: lane l streams the l-th 32-row strip of the item.
+/// Whole warp: lane l streams the l-th 32-row strip of the item. The next item is claimed meanwhile: late, so that no block holds
+/// a long item back, but early enough for the answer. Returns the claim in lane 0.
 template <class TileT>
-__device__ __forceinline__ void stream_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                            const Item& item, RingCursor<TileT::kStages>& at) {
+__device__ __forceinline__ int stream_item(Shared<TileT>& shared, const MoeFfnParams& p,
+                                           const Item& item, RingCursor<TileT::kStages>& at) {
   constexpr int kBlockRows = MoePack::kBlockRows, kBlockBytes = MoePack::kBlockBytes;
   constexpr int kCopies = TileT::kRows / kBlockRows;
   const int lane = threadIdx.x % 32;
@@ -48,17 +49,26 @@ __device__ __forceinline__ void stream_item(Shared<TileT>& shared, const MoeFfnP
   const int64_t row = item.expert * expert_rows + item.block * TileT::kRows + lane * kBlockRows;
   const char* source = reinterpret_cast<const char*>(item.pass == 0 ? p.w13 : p.w2) +
                        row / kBlockRows * item.steps * kBlockBytes;
+  const int claim_step = max(item.steps - kClaimSteps, 0);
+  const uint64_t policy = evict_first();
+  int claimed = 0;
 #pragma unroll 1
   for (int step = 0; step < item.steps; ++step, at.advance(), source += kBlockBytes) {
+    if (step == claim_step && lane == 0) claimed = atomicAdd(&p.sync[kSyncClaimed], 1);
     barrier_wait(shared_address(&shared.empty[at.slot]), at.parity ^ 1);
     const uint32_t full = shared_address(&shared.full[at.slot]);
     if (lane == 0) barrier_arrive_expect(full, TileT::kWeightBytes);
     __syncwarp();
     if (lane < kCopies) {
       const uint32_t to = shared_address(shared.stage[at.slot]) + lane * kBlockBytes;
-      bulk_copy(to, source, kBlockBytes, full);
+      if (p.reads_once) {
+        bulk_copy(to, source, kBlockBytes, full, policy);
+      } else {
+        bulk_copy(to, source, kBlockBytes, full);
+      }
     }
   }
+  return claimed;
 }
 
 /// One warp: claims items, tells the others, and streams their weights.
@@ -79,9 +89,7 @@ __device__ __forceinline__ void claim_and_stream(Shared<TileT>& shared, const Mo
     }
     queue.advance();
     if (item.steps == 0) return;
-    int claimed = 0;
-    if (lane == 0) claimed = atomicAdd(&p.sync[kSyncClaimed], 1);
-    stream_item(shared, p, item, at);
+    const int claimed = stream_item(shared, p, item, at);
     index = static_cast<int>(gridDim.x) + __shfl_sync(~0u, claimed, 0);
   }
 }
@@ -124,7 +132,8 @@ __device__ __forceinline__ void wait_for_hidden(const Shared<TileT>& shared, con
                                                 int expert) {
   const int run = (p.experts + kSyncGroups - 1) / kSyncGroups;
   const int first = expert / run * run, last = min(first + run, p.experts);
-  const int tiles = shared.plan.tile_begin[last] - shared.plan.tile_begin[first];
+  int tiles = 0;
+  for (int e = first; e < last; ++e) tiles += parts_of(shared.plan.rows_of(e), TileT::kTokens);
   const int panels = tiles * (p.ffn_width / 64);
   while (load_acquire(&p.sync[expert / run]) < panels) __nanosleep(32);
   fence_async_global();
@@ -136,8 +145,7 @@ __device__ __forceinline__ void load_hidden_item(Shared<TileT>& shared, const Mo
                                                  const Item& item, RingCursor<TileT::kStages>& at) {
   const uint32_t bytes = item.columns * kStepBytes;
   const __nv_bfloat16* source =
-      p.hidden +
-      static_cast<int64_t>(hidden_row(shared.plan, item.expert) + item.row) * kStepInputs;
+      p.hidden + static_cast<int64_t>(shared.plan.hidden_row(item.expert) + item.row) * kStepInputs;
   const int64_t panel = static_cast<int64_t>(p.hidden_rows) * kStepInputs;
 #pragma unroll 1
   for (int step = 0; step < item.steps; ++step, at.advance(), source += panel) {

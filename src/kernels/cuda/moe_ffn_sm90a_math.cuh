@@ -43,6 +43,11 @@ __device__ __forceinline__ void release(Shared<TileT>& shared, int slot, const C
   if (me.lane == 0) barrier_arrive(shared_address(&shared.empty[slot]));
 }
 
+template <class TileT>
+__device__ __forceinline__ bool is_staggered(const Item& item) {
+  return TileT::kLead > 0 && item.steps > TileT::kStages;
+}
+
 /// acc[i] = weights of tile i of this group x tokens, over all of K.
 template <class TileT, int kColumns>
 __device__ __forceinline__ void multiply(float (&acc)[TileT::kM64][kColumns / 2],
@@ -51,7 +56,7 @@ __device__ __forceinline__ void multiply(float (&acc)[TileT::kM64][kColumns / 2]
                                          const Consumer& me) {
   constexpr int kTileBytes = 64 * kStepBytes;
   // The second consumer stays behind the first: one computes while the other writes results.
-  const bool staggered = TileT::kLead > 0 && item.steps > TileT::kStages;
+  const bool staggered = is_staggered<TileT>(item);
   if (staggered && me.group == 1) barrier_wait(shared_address(&shared.ahead), lead_parity);
   int previous = 0;
   for (int step = 0; step < item.steps; ++step, at.advance()) {
@@ -70,15 +75,22 @@ __device__ __forceinline__ void multiply(float (&acc)[TileT::kM64][kColumns / 2]
       }
     }
     wgmma_commit();
-    wgmma_wait<1>();
-    if (step > 0) release(shared, previous, me);
-    if (staggered && step == TileT::kLead && threadIdx.x == 0) {
-      barrier_arrive(shared_address(&shared.ahead));
+    if constexpr (TileT::kEager) {
+      wgmma_wait<0>();
+      release(shared, at.slot, me);
+    } else {
+      wgmma_wait<1>();
+      if (step > 0) release(shared, previous, me);
+      if (staggered && step == TileT::kLead && threadIdx.x == 0) {
+        barrier_arrive(shared_address(&shared.ahead));
+      }
+      previous = at.slot;
     }
-    previous = at.slot;
   }
-  wgmma_wait<0>();
-  release(shared, previous, me);
+  if constexpr (!TileT::kEager) {
+    wgmma_wait<0>();
+    release(shared, previous, me);
+  }
 }
 
 /// Byte of a token's 16-byte chunk in a staging panel: the swizzle that a stage of tokens has.
@@ -133,7 +145,7 @@ __device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnP
     __threadfence_block();
   }
   const int64_t column = static_cast<int64_t>(item.block) * TileT::kPanels + panel;
-  const int64_t row = column * p.hidden_rows + hidden_row(shared.plan, item.expert) + item.row;
+  const int64_t row = column * p.hidden_rows + shared.plan.hidden_row(item.expert) + item.row;
   bulk_store(p.hidden + row * kStepInputs,
              shared_address(shared.staging) + panel * TileT::kTokenBytes,
              item.columns * kStepBytes);
@@ -309,7 +321,7 @@ __device__ __forceinline__ void consume(Shared<TileT>& shared, const MoeFfnParam
     }
     consume_exact<TileT>(shared, p, item, at, state);
     if (item.pass == 0) state.panel_parity ^= 1;
-    if (item.steps > TileT::kStages) state.lead_parity ^= 1;
+    if (is_staggered<TileT>(item)) state.lead_parity ^= 1;
   }
   report(shared, p, state.pending);
 }
