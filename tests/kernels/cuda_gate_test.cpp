@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/dense_products.h"
+#include "kernels/cuda/gate_entries.h"
 #include "kernels/cuda_run.h"
 #include "kernels/entry_run.h"
 #include "tensor/compare.h"
@@ -173,6 +174,148 @@ TEST(CudaGate, ALogitDoesNotDependOnTheOthers) {
     const std::vector<float> one = logits_of(first, 1);
     const auto from = all.begin() + first * kExperts;
     EXPECT_EQ(one, std::vector<float>(from, from + kExperts)) << first;
+  }
+}
+
+// Gates in parts, and what norm_gate_parts and MoeRoute make of them.
+struct PartsOnDevice {
+  PartsOnDevice(const GateCase& c, bool exact, int picks)
+      : tokens(c.tokens),
+        top_k(picks),
+        x(c.x),
+        weight(c.weight),
+        gate(c.gate),
+        high(nullptr, c.experts * c.width * 4),
+        low(nullptr, c.experts * c.width * 2),
+        any(std::vector<int32_t>{0}),
+        unusable(std::vector<int32_t>{0}),
+        y(nullptr, tokens * c.width * 4),
+        rows(nullptr, tokens * c.width * 2),
+        logits(nullptr, tokens * c.experts * 4),
+        expert(nullptr, tokens * top_k * 4),
+        pick_weight(nullptr, tokens * top_k * 4),
+        pick_row(nullptr, tokens * top_k * 4),
+        row_token(nullptr, tokens * top_k * 4),
+        slot_offset(nullptr, (c.experts + 1) * 4),
+        hit(nullptr, c.experts * 4),
+        num_hit(nullptr, 4) {
+    problem.rule.experts = c.experts;
+    problem.rule.top_k = picks;
+    problem.rule.weigh = RouteRule::Weigh::renormalize;
+    problem.max_tokens = tokens;
+    if (exact) cuda::round_to_bf16(gate.as<float>(), c.experts * c.width, queue());
+    cuda::split_gate({.gate = gate.as<float>(),
+                      .num_experts = c.experts,
+                      .width = c.width,
+                      .high = high.data(),
+                      .low = low.data(),
+                      .any_low = any.as<int32_t>()},
+                     queue());
+    args = {.norm = c.norm(x, weight),
+            .gate_high = high.data(),
+            .gate_low = exact ? nullptr : low.data(),
+            .num_experts = c.experts,
+            .logits = logits.as<float>(),
+            .scores = {}};
+    args.norm.y_f32 = y.as<float>();
+    args.norm.y_bf16 = rows.data();
+  }
+
+  DeviceRouting routing() const {
+    return {expert.as<int32_t>(),    pick_weight.as<float>(),   pick_row.as<int32_t>(),
+            row_token.as<int32_t>(), slot_offset.as<int32_t>(), hit.as<int32_t>(),
+            num_hit.as<int32_t>(),   unusable.as<int32_t>()};
+  }
+  // Everything that routing gives: picks, weights, rows, offsets.
+  std::vector<std::vector<float>> routed(bool scored) const {
+    const OnDevice workspace(nullptr, MoeRoute::workspace_bytes(problem));
+    cuda::NormGateParts call = args;
+    if (scored) {
+      call.scores = {.rule = problem.rule,
+                     .expert = expert.as<int32_t>(),
+                     .weight = pick_weight.as<float>(),
+                     .unusable = unusable.as<int32_t>(),
+                     .counts = workspace.as<int32_t>()};
+    }
+    cuda::norm_gate_parts(call, queue());
+    MoeRoute::run(problem,
+                  {.logits = logits.as<float>(),
+                   .tokens = tokens,
+                   .routing = routing(),
+                   .workspace = workspace.data(),
+                   .scored = scored},
+                  queue());
+    std::vector<std::vector<float>> all{pick_weight.read<float>(tokens * top_k)};
+    for (const auto& [array, count] : {std::pair{&expert, tokens * top_k},
+                                       {&pick_row, tokens * top_k},
+                                       {&row_token, tokens * top_k},
+                                       {&slot_offset, int64_t{problem.rule.experts} + 1}}) {
+      const std::vector<int32_t> values = array->read<int32_t>(count);
+      all.emplace_back(values.begin(), values.end());
+    }
+    return all;
+  }
+
+  int64_t tokens, top_k;
+  MoeRoute::Problem problem;
+  cuda::NormGateParts args;
+  OnDevice x, weight, gate, high, low, any, unusable, y, rows, logits, expert, pick_weight,
+      pick_row, row_token, slot_offset, hit, num_hit;
+};
+
+bool runs_in_parts() {
+  cuda::NormGateParts args;
+  args.norm.width = 64;
+  args.num_experts = 8;
+  return cuda::norm_gate_parts_accepts(args);
+}
+
+TEST(CudaGate, NormGateAndPicksInOneLaunch) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!runs_in_parts()) GTEST_SKIP() << "for sm_90 alone";
+  for (const int64_t tokens : {1, 31, 33, 100, 257}) {
+    for (const auto& [experts, width] : {std::pair<int, int64_t>{8, 4096},
+                                         {5, 32},
+                                         {17, 1024},
+                                         {64, 2048},
+                                         {60, 352},
+                                         {128, 2048},
+                                         {160, 288},
+                                         {256, 7168}}) {
+      for (const bool exact : {true, false}) {
+        SCOPED_TRACE(testing::Message() << tokens << " tokens, " << experts << " x " << width);
+        GateCase c(tokens, experts, width);
+        const PartsOnDevice parts(c, exact, std::min(experts, 8));
+        c.gate = parts.gate.read<float>(experts * width);
+        const auto routed = parts.routed(false);
+        expect_near(parts.y.read<float>(tokens * width), c.expected_rows(), 1e-6);
+        expect_near(parts.rows.read_floats(tokens * width, DType::bf16), c.expected_rows(), 4e-3);
+        const std::vector<float> logits = parts.logits.read<float>(tokens * experts);
+        expect_split_sums(logits, c);
+        EXPECT_EQ(parts.routed(true), routed);
+        EXPECT_EQ(parts.logits.read<float>(tokens * experts), logits);
+      }
+    }
+  }
+}
+
+// Alone, and in a call.
+TEST(CudaGate, ALogitInPartsDoesNotDependOnTheOthers) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!runs_in_parts()) GTEST_SKIP() << "for sm_90 alone";
+  constexpr int64_t kTokens = 77, kWidth = 2304;
+  constexpr int kExperts = 40;
+  const GateCase c(kTokens, kExperts, kWidth);
+  const PartsOnDevice parts(c, false, 4);
+  cuda::norm_gate_parts(parts.args, queue());
+  const std::vector<float> all = parts.logits.read<float>(kTokens * kExperts);
+  for (const int64_t first : {0, 5, 76}) {
+    cuda::NormGateParts one = parts.args;
+    one.norm.x += first * kWidth;
+    one.norm.tokens = 1;
+    cuda::norm_gate_parts(one, queue());
+    const auto from = all.begin() + first * kExperts;
+    EXPECT_EQ(parts.logits.read<float>(kExperts), std::vector<float>(from, from + kExperts));
   }
 }
 

@@ -67,7 +67,8 @@ void run_moe_layer(const MoeFfn::Kernel& kernel, const MoeFfn::Problem& problem,
                    .tokens = args.tokens,
                    .live_tokens = args.live_tokens,
                    .routing = args.routing,
-                   .workspace = args.workspace},
+                   .workspace = args.workspace,
+                   .scored = args.scored},
                   stream);
   }
   if (problem.weight_on_input && args.tokens > 0) weigh_input(problem, own, base, at, stream);

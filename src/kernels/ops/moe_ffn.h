@@ -71,6 +71,7 @@ struct MoeFfn {
     uint32_t* sync = nullptr;   ///< [kSyncWords]
     void* workspace = nullptr;  ///< the entry's workspace bytes, aligned to 1024; any content
     Stop stop = Stop::never;    ///< entries that do not route obey it
+    bool scored = false;        ///< as MoeRoute::Args, in the first bytes of the workspace
     int64_t rows = 0;           ///< that the routing has, for the choice of tiles; 0: T K
   };
 

@@ -160,6 +160,19 @@ DeviceRouting Experts::routing_of(const ExpertCall& call,
           .unusable = rows + at.unusable};
 }
 
+switchyard::cuda::GateScores Experts::scores(const ExpertCall& call,
+                                             const ExpertScratch& scratch) const noexcept {
+  const MoeFfn::Kernel* kernel = kernel_for(call.tokens);
+  if (!packed_ || loads_ || router_.selection_bias || kernel == nullptr || kernel->routes)
+    return {};
+  if (call.tokens > int64_t{MoeRoute::kScoredTokens} * MoeRoute::kMaxBlocks) return {};
+  return {.rule = problem_.rule,
+          .expert = call.expert,
+          .weight = call.weight,
+          .unusable = routing_of(call, scratch).unusable,
+          .counts = scratch.workspace.as<int32_t>()};
+}
+
 Status Experts::run(const BlockWeights& weights, const ExpertCall& call, ExpertScratch& scratch,
                     CudaStream& device, const Stream& host) {
   SWITCHYARD_CHECK(call.bias != nullptr || !router_.selection_bias, "a bias without values");
@@ -192,7 +205,8 @@ Status Experts::run(const BlockWeights& weights, const ExpertCall& call, ExpertS
                           .next_epsilon = call.next_epsilon,
                           .next_x = call.next_x,
                           .sync = sync,
-                          .workspace = scratch.workspace.data()};
+                          .workspace = scratch.workspace.data(),
+                          .scored = call.scored};
   run_moe_layer(*kernel, problem_, args, device.handle());
   return {};
 }

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "device/cuda.h"
+#include "kernels/cuda/gate_entries.h"
 #include "kernels/ops/moe_ffn.h"
 #include "model/config.h"
 #include "model/cuda/host_routing.h"
@@ -37,6 +38,7 @@ struct ExpertCall {
   float next_epsilon = 0;
   void* next_x = nullptr;  ///< [T, D] bf16, only where writes_next() says so
   int layer = 0;           ///< for routers that draw
+  bool scored = false;     ///< scores() got the picks
 };
 
 class Experts {
@@ -64,6 +66,9 @@ class Experts {
   bool pinned() const noexcept { return pinned_ != nullptr; }
   /// Grows the scratch to what this layer needs.
   Status reserve(ExpertScratch& scratch, CudaStream& stream) const;
+  /// Where a gate that makes the picks itself puts them (kernels/cuda/gate_entries.h); nowhere when it may not.
+  switchyard::cuda::GateScores scores(const ExpertCall& call,
+                                      const ExpertScratch& scratch) const noexcept;
   /// Errors: Code::device, and only where the host routes: other errors wait for the stream's synchronize().
   Status run(const BlockWeights& weights, const ExpertCall& call, ExpertScratch& scratch,
              CudaStream& device, const Stream& host);

@@ -152,8 +152,8 @@ void CudaModel::run_split_gate(int layer, const k::NormRoute& both) {
   products_.run(product, queue());
 }
 
-// The norm before the experts, and their gate's logits.
-void CudaModel::run_gate(int layer, const StepShape& shape) {
+// The norm before the experts, and their gate's logits. True: the picks too.
+bool CudaModel::run_gate(int layer, const StepShape& shape) {
   const BlockWeights& w = weights_.blocks[layer];
   const int experts = config_.blocks[layer].router->num_experts;
   const float* normed = bf16() ? buffers_.normed : reinterpret_cast<float*>(buffers_.rows);
@@ -169,9 +169,22 @@ void CudaModel::run_gate(int layer, const StepShape& shape) {
       .num_experts = experts,
       .logits = buffers_.gate};
   if (bf16() && !deterministic()) {
-    if (k::norm_route_accepts(both)) return k::norm_route(both, queue());
-    if (k::norm_gate_accepts(both)) return k::norm_gate(both, queue());
-    return run_split_gate(layer, both);
+    k::NormGateParts parts{.norm = both.norm,
+                           .gate_high = w.gate_high,
+                           .gate_low = w.gate_low,
+                           .num_experts = experts,
+                           .logits = buffers_.gate};
+    if (k::norm_route_accepts(both)) {
+      k::norm_route(both, queue());
+    } else if (k::norm_gate_parts_accepts(parts)) {
+      parts.scores = experts_[layer].scores(expert_call(layer, shape), buffers_.experts);
+      k::norm_gate_parts(parts, queue());
+    } else if (k::norm_gate_accepts(both)) {
+      k::norm_gate(both, queue());
+    } else {
+      run_split_gate(layer, both);
+    }
+    return parts.scores.expert != nullptr;
   }
   norm(w.ffn_norm, shape, true);
   products_.run({.x = normed,
@@ -182,6 +195,7 @@ void CudaModel::run_gate(int layer, const StepShape& shape) {
                  .k = config_.width,
                  .y = buffers_.gate},
                 queue());
+  return false;
 }
 
 // x += down(silu(gate) * up): a dense layer's, or the shared experts', then weighted by a sigmoid.
@@ -198,18 +212,23 @@ void CudaModel::run_gated_dense(int layer, const StepShape& shape, const float* 
   dense(buffers_.hidden, w.down, shape.tokens, buffers_.x, true);
 }
 
-Status CudaModel::run_experts(int layer, const StepShape& shape) {
-  const auto at = static_cast<size_t>(layer);
-  const int64_t first = moe_layer_[at] * shape.tokens * most_picks_;
+ExpertCall CudaModel::expert_call(int layer, const StepShape& shape) const {
+  const int64_t first = moe_layer_[static_cast<size_t>(layer)] * shape.tokens * most_picks_;
   const StepResults results(buffers_.results, buffers_.logit_rows, num_picks(shape));
-  ExpertCall call{.x = buffers_.rows,
-                  .logits = buffers_.gate,
-                  .tokens = shape.tokens,
-                  .expert = results.expert + first,
-                  .weight = results.weight + first,
-                  .scale = config_.residual_scale,
-                  .y = buffers_.x,
-                  .layer = layer};
+  return {.x = buffers_.rows,
+          .logits = buffers_.gate,
+          .tokens = shape.tokens,
+          .expert = results.expert + first,
+          .weight = results.weight + first,
+          .scale = config_.residual_scale,
+          .y = buffers_.x,
+          .layer = layer};
+}
+
+Status CudaModel::run_experts(int layer, const StepShape& shape, bool scored) {
+  const auto at = static_cast<size_t>(layer);
+  ExpertCall call = expert_call(layer, shape);
+  call.scored = scored;
   rows_ready_ = experts_[at].writes_next() && at + 1 < weights_.blocks.size() &&
                 !norms_in_product(layer + 1, shape);
   if (rows_ready_) {
@@ -231,7 +250,7 @@ Status CudaModel::run_ffn(int layer, const StepShape& shape) {
     run_gated_dense(layer, shape, nullptr);
     return {};
   }
-  run_gate(layer, shape);
+  const bool scored = run_gate(layer, shape);
   if (spec.shared.width > 0) {
     const float* normed = bf16() ? buffers_.normed : reinterpret_cast<float*>(buffers_.rows);
     if (spec.shared.gated) {
@@ -246,7 +265,7 @@ Status CudaModel::run_ffn(int layer, const StepShape& shape) {
     }
     run_gated_dense(layer, shape, spec.shared.gated ? buffers_.shared_weight : nullptr);
   }
-  return run_experts(layer, shape);
+  return run_experts(layer, shape, scored);
 }
 
 // Of few tokens in one launch, and the greedy choice with it.

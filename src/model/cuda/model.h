@@ -68,10 +68,11 @@ class CudaModel final : public Model {
   void run_attention(int layer, const StepShape& shape, const StepPointers& step);
   void run_qkv(int layer, const StepShape& shape);
   Status run_ffn(int layer, const StepShape& shape);
-  void run_gate(int layer, const StepShape& shape);
+  bool run_gate(int layer, const StepShape& shape);
+  ExpertCall expert_call(int layer, const StepShape& shape) const;
   void run_split_gate(int layer, const switchyard::cuda::NormRoute& both);
   void run_gated_dense(int layer, const StepShape& shape, const float* weight_logits);
-  Status run_experts(int layer, const StepShape& shape);
+  Status run_experts(int layer, const StepShape& shape, bool scored);
   void run_head(const Step& plan, const StepPointers& step);
   switchyard::cuda::StepHead head_of(const Step& plan) const;
   bool runs_in_head(const switchyard::cuda::StepHead& head) const;
