@@ -49,20 +49,34 @@ __device__ float uniform_at(int64_t i, uint32_t seed) {
       mixed(static_cast<uint32_t>(i) ^ mixed(seed + static_cast<uint32_t>(i >> 32)));
   return (static_cast<float>(bits >> 8) + 0.5f) / 16777216.0f;
 }
+__device__ float normal_at(int64_t i, uint32_t seed) {
+  return sqrtf(-2.0f * logf(uniform_at(i, seed))) * cospif(2.0f * uniform_at(i, seed + 1));
+}
 __global__ void fill_normals(__nv_bfloat16* to, int64_t count, float deviation, uint32_t seed) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += stride) {
-    const float radius = sqrtf(-2.0f * logf(uniform_at(i, seed)));
-    to[i] = __float2bfloat16(deviation * radius * cospif(2.0f * uniform_at(i, seed + 1)));
+    to[i] = __float2bfloat16(deviation * normal_at(i, seed));
   }
 }
-// Gumbel noise over a popularity of rank^-power: the best K are a draw without replacement.
-__global__ void fill_logits(float* to, int64_t count, int experts, float power, uint32_t seed) {
+// Who gets how much. `zipf`: popularity rank^-zipf. `spread`: how far experts' mean logits are apart, in deviations of one
+// expert's logits between tokens.
+struct Popularity {
+  float zipf = 0, spread = 0;
+};
+
+// Gumbel noise over a popularity of rank^-zipf: the best K are a draw without replacement. With a spread, normal noise around
+// normal means instead, as the gates of a prompt have it whose tokens have much in common.
+__global__ void fill_logits(float* to, int64_t count, int experts, Popularity popularity,
+                            uint32_t seed) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count) return;
+  if (popularity.spread > 0) {
+    to[i] = popularity.spread * normal_at(i % experts, seed + 2) + normal_at(i, seed);
+    return;
+  }
   const auto rank = static_cast<float>(i % experts + 1);
-  to[i] = -power * logf(rank) - logf(-logf(uniform_at(i, seed)));
+  to[i] = -popularity.zipf * logf(rank) - logf(-logf(uniform_at(i, seed)));
 }
 
 // Memory that lives as long as the program's current shape.
@@ -181,10 +195,24 @@ constexpr LayerShape kShapes[] = {
 };
 struct Load {
   int64_t tokens;
-  float zipf;
+  Popularity popularity = {};
+  const char* label = "";
 };
-constexpr Load kLoads[] = {{1, 0},   {2, 0},    {4, 0},    {8, 0},     {16, 0}, {64, 0},
-                           {256, 0}, {1024, 0}, {4096, 0}, {16384, 0}, {256, 1}};
+// Spreads: a prompt of 512 tokens through random weights goes from none in the first layer to 2.5 in the last of 48.
+constexpr Load kLoads[] = {{1},
+                           {2},
+                           {4},
+                           {8},
+                           {16},
+                           {64},
+                           {256},
+                           {1024},
+                           {4096},
+                           {16384},
+                           {256, {.zipf = 1}, "zipf"},
+                           {512, {.spread = 1}, "sprd1"},
+                           {512, {.spread = 2}, "sprd2"},
+                           {4096, {.spread = 1}, "sprd1"}};
 
 struct Options {
   std::string jsonl, shape, entry;
@@ -232,7 +260,7 @@ struct Input {
     auto* logits = memory.take<float>(tokens * experts);
     fill_normals<<<1024, 256>>>(x, tokens * problem.width, 1, seed);
     fill_logits<<<static_cast<unsigned>((tokens * experts + 255) / 256), 256>>>(
-        logits, tokens * experts, experts, load.zipf, seed + 7);
+        logits, tokens * experts, experts, load.popularity, seed + 7);
     args.x = x;
     args.logits = logits;
     args.tokens = tokens;
@@ -316,9 +344,9 @@ class Bench {
       inputs.back().args.sync = sync;
     }
     const Row row = measure_floor(problem, weights, inputs, memory);
-    std::printf("%-14s %6lld%s hits %6.1f  floor %8.1f  stream %8.1f  route %5.1f |", shape.name,
-                static_cast<long long>(load.tokens), load.zipf > 0 ? " zipf" : "     ", row.hits,
-                row.floor_us(), row.stream_us, row.route_us);
+    std::printf("%-14s %6lld %-5s hits %6.1f  floor %8.1f  stream %8.1f  route %5.1f |", shape.name,
+                static_cast<long long>(load.tokens), load.label, row.hits, row.floor_us(),
+                row.stream_us, row.route_us);
     const std::vector<float> expected =
         result_of(switchyard::moe_ffn_kernels().back(), problem, inputs[0]);
     for (const MoeFfn::Kernel& entry : switchyard::moe_ffn_kernels()) {
@@ -398,13 +426,15 @@ class Bench {
     if (file_ == nullptr) return;
     std::fprintf(file_,
                  "{\"bench\":\"gpu_moe\",\"device\":\"%s\",\"shape\":\"%s\",\"tokens\":%lld,"
-                 "\"zipf\":%g,\"entry\":\"%.*s\",\"us\":%.2f,\"floor_us\":%.2f,\"memory_us\":%.2f,"
+                 "\"zipf\":%g,\"spread\":%g,\"entry\":\"%.*s\",\"us\":%.2f,\"floor_us\":%.2f,"
+                 "\"memory_us\":%.2f,"
                  "\"flop_us\":%.2f,\"stream_us\":%.2f,\"route_us\":%.2f,\"hits\":%.2f,"
                  "\"read_tbs\":%.3f,\"error\":%.2e}\n",
                  device_.c_str(), shape.name, static_cast<long long>(load.tokens),
-                 double{load.zipf}, static_cast<int>(entry.name.size()), entry.name.data(), us,
-                 row.floor_us(), row.memory_us, row.flop_us, row.stream_us, row.route_us, row.hits,
-                 read_tbs_, error);
+                 double{load.popularity.zipf}, double{load.popularity.spread},
+                 static_cast<int>(entry.name.size()), entry.name.data(), us, row.floor_us(),
+                 row.memory_us, row.flop_us, row.stream_us, row.route_us, row.hits, read_tbs_,
+                 error);
   }
 
   Options options_;

@@ -46,7 +46,8 @@ class Layers:
         for row in rows:
             if row.get("bench") != "gpu_moe":
                 continue
-            cell = (row["shape"], row["tokens"], row["zipf"])
+            uneven = "Zipf" if row["zipf"] else f"spread {row['spread']:g}" if row.get("spread") else ""
+            cell = (row["shape"], row["tokens"], uneven)
             if row["entry"].startswith("peer."):
                 self.peers.setdefault(cell, {})[row["entry"]] = row
             else:
@@ -56,8 +57,8 @@ class Layers:
         return min(self.peers.get(cell, {}).values(), key=lambda row: row["us"], default=None)
 
     def target(self, cell: tuple) -> float | None:
-        shape, tokens, zipf = cell
-        aim = TARGETS["layers"].get(shape, {}).get(str(tokens)) if zipf == 0 else None
+        shape, tokens, uneven = cell
+        aim = None if uneven else TARGETS["layers"].get(shape, {}).get(str(tokens))
         return aim[0] * self.ours[cell]["floor_us"] / aim[1] if aim else None
 
     def print(self) -> None:
@@ -65,7 +66,7 @@ class Layers:
         print("|---|---|---|---|---|---|---|---|---|")
         for cell, row in self.ours.items():
             peer, target = self.best_peer(cell), self.target(cell)
-            cells = [cell[0], f"{cell[1]}{', Zipf' if cell[2] else ''}",
+            cells = [cell[0], f"{cell[1]}{', ' * bool(cell[2])}{cell[2]}",
                      f"{row['us']:.1f} ({row['us'] / row['floor_us']:.2f})",
                      f"{row['floor_us']:.1f}", f"{row['stream_us']:.1f}" if cell[1] <= 256 else "-",
                      f"{target:.1f}" if target else "-"]
@@ -78,7 +79,7 @@ class Layers:
     def print_misses(self) -> None:
         slow, behind = [], []
         for cell, row in self.ours.items():
-            name = f"{cell[0]} {cell[1]}{' Zipf' if cell[2] else ''}"
+            name = " ".join(map(str, cell)).rstrip()
             target, peer = self.target(cell), self.best_peer(cell)
             if target and row["us"] > target:
                 slow.append(f"{name} {row['us'] / target - 1:.0%}")
@@ -94,7 +95,7 @@ class Layers:
         print("|" + "---|" * (3 + len(entries)))
         for cell, peers in self.peers.items():
             ours = self.ours.get(cell)
-            cells = [cell[0], f"{cell[1]}{', Zipf' if cell[2] else ''}", f"{ours['us']:.1f}" if ours else "-"]
+            cells = [cell[0], f"{cell[1]}{', ' * bool(cell[2])}{cell[2]}", f"{ours['us']:.1f}" if ours else "-"]
             cells += [f"{peers[entry]['us']:.1f}" if entry in peers else "-" for entry in entries]
             print("| " + " | ".join(cells) + " |")
         print()
