@@ -7,6 +7,8 @@
 
 namespace switchyard::cuda::persistent {
 
+/// kQuads: what a thread keeps of it. Code for more than there is would be run through by every layer.
+template <int kQuads>
 class Rows {
  protected:
   __device__ Rows(const PersistentStep& step, const Plan& plan, Block& block, char* rows)

@@ -18,8 +18,8 @@ inline constexpr int kStepThreads = kConsumerThreads + 128;
 inline constexpr int kProducerRegisters = 32, kConsumerRegisters = 112;
 static_assert(128 * kProducerRegisters + kConsumerThreads * kConsumerRegisters <= kStepThreads * 96,
               "the block has what it was launched with, 96 for each thread");
-inline constexpr int kQuads = 2;  // float4 of the residual stream that a thread keeps
-inline constexpr int64_t kMaxWidth = int64_t{kQuads} * 4 * kConsumerThreads;
+inline constexpr int kMostQuads = 2;  // float4 of the residual stream that a thread keeps
+inline constexpr int64_t kMaxWidth = int64_t{kMostQuads} * 4 * kConsumerThreads;
 inline constexpr int kMaxBlockStages = 32;  // of a dense product, in one block
 inline constexpr int kMaxDenseRows = 8 * kMaxBlockStages;
 inline constexpr int kMaxGateExperts = 256;

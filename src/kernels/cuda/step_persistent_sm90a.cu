@@ -81,7 +81,7 @@ __device__ void prepare_span(const PersistentStep& step, const Plan& plan, Block
       *reinterpret_cast<const uint32_t*>(static_cast<const char*>(step.workspace) + plan.at.epoch);
 }
 
-template <int kZ>
+template <int kZ, int kQuads>
 __global__ void __launch_bounds__(kStepThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentStep step,
                       const __grid_constant__ Plan plan) {
@@ -103,15 +103,15 @@ __global__ void __launch_bounds__(kStepThreads, 1)
     if (warp_id() == kConsumers + 1) Scout(step, block).run();
   } else {
     take_registers<kConsumerRegisters>();
-    Walk<kZ>(step, plan, block, dynamic).run();
+    Walk<kZ, kQuads>(step, plan, block, dynamic).run();
   }
 }
 
 // ---- the host's side
 
-template <int kZ>
+template <int kZ, int kQuads>
 void launch(const PersistentStep& step, cudaStream_t stream) {
-  const auto kernel = persistent_kernel<kZ>;
+  const auto kernel = persistent_kernel<kZ, kQuads>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kDynamicBytes);
   cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                        cudaSharedmemCarveoutMaxShared);
@@ -176,8 +176,11 @@ int64_t persistent_workspace(const PersistentStep& step) noexcept {
 }
 
 void run_persistent(const PersistentStep& step, StreamHandle stream) noexcept {
-  if (step.head_dim == 64) return launch<64>(step, stream);
-  launch<128>(step, stream);
+  const bool narrow = step.width <= kMaxWidth / kMostQuads;
+  if (step.head_dim == 64)
+    return narrow ? launch<64, 1>(step, stream) : launch<64, 2>(step, stream);
+  if (narrow) return launch<128, 1>(step, stream);
+  launch<128, 2>(step, stream);
 }
 
 }  // namespace switchyard::cuda
