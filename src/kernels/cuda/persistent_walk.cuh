@@ -8,7 +8,6 @@
 
 namespace switchyard::cuda::persistent {
 
-// The consumers' way through the layers.
 template <int kZ, int kQuads>
 class Walk : Rows<kQuads> {
   using Base = Rows<kQuads>;

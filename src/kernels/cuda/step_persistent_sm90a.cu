@@ -3,10 +3,10 @@
 //
 // Such a step is a chain of short phases, bound by bytes only if the memory is never idle between them. So the blocks stay, and
 //   feed       one thread streams every weight of the step, in the order of its use, into the rings of moe_small.cuh: over the borders of
-//              phases and layers, as far ahead as there is room (192 KiB a multiprocessor). Only the experts' weights wait, for the picks
+//              phases and layers, into 192 KiB a multiprocessor, few at a time (persistent_feed.cuh). Only the experts' weights wait, for the picks
 //   scout      one warp, a layer ahead: the layer's description, and what is small into the L2 (persistent_scout.cuh)
-//   consumers  sixteen warps (persistent_walk.cuh):  norm, q k v | attention | output | norm, gate | route, experts up | experts down
-// At each bar the blocks meet in memory: a counter of arrivals, or values that carry a tag. No block waits for more than it reads.
+//   consumers  sixteen warps (persistent_walk.cuh):  norm, q k v | attention | output, gate | picks, norm, experts up | experts down
+// At each bar the blocks meet in memory: a counter of arrivals, values that carry a tag, or sums that count who has added. No block waits for more than it reads.
 //   x          f32, in every block as a whole; what the experts add is summed by who reads it (PartRange)
 //   sums       f32 in an order that follows from the shape: the same call gives the same bits. They are not the bits of steps of more tokens
 // What costs most here is what does not look it: a spilled register (the blocks leave 20 KiB of L1: spills go to the L2), a fence while
@@ -40,7 +40,7 @@ __device__ __forceinline__ void produce(const PersistentStep& step, const Plan& 
 
 __device__ void prepare_block(const Plan& plan, Block& block) {
   const Shape& shape = plan.shape;
-  const int thread = static_cast<int>(threadIdx.x), top_k = shape.rule.top_k;
+  const int thread = static_cast<int>(threadIdx.x);
   if (thread < kGroups * kStages) {
     barrier_init(shared_address(&block.s.full[thread]), 1);
     barrier_init(shared_address(&block.s.empty[thread]), kGroupWarps);
@@ -48,9 +48,7 @@ __device__ void prepare_block(const Plan& plan, Block& block) {
   if (thread == 0) {
     barrier_init(shared_address(&block.routed), 1);
     barrier_init(shared_address(&block.described), 1);
-    block.s.num_hit = top_k;
-    block.s.hit_row[top_k] = top_k;
-    block.work = Work(shape, top_k);
+    block.work = Work(shape, shape.rule.top_k);
     block.qkv_stages = plan.qkv.of_block();
     block.output_stages = plan.output.of_block();
   }
@@ -58,10 +56,6 @@ __device__ void prepare_block(const Plan& plan, Block& block) {
     const int first = thread * shape.down_blocks / shape.down_share + thread;
     const int last = ((thread + 1) * shape.down_blocks - 1) / shape.down_share + thread;
     block.part[thread] = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
-  }
-  if (thread < top_k) {
-    block.s.hit_row[thread] = thread;
-    block.s.row_token[thread] = 0;
   }
   barrier_init_done();
 }
@@ -144,31 +138,37 @@ const char* attention_refusal(const PersistentStep& step) noexcept {
   return nullptr;
 }
 
+// What the blocks share out: each has rows of the q, k, v product, as what it publishes says that it has read the stream.
+const char* plan_refusal(const Plan& plan, int blocks) noexcept {
+  const int most = kMaxBlockStages * blocks;
+  if (plan.qkv.stages < blocks) return "its q, k, v product is too small for the blocks";
+  if (plan.qkv.stages > most || plan.output.stages > most) {
+    return "its products are too large for the blocks";
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 const char* persistent_refusal(const PersistentStep& step) noexcept {
   const int blocks = num_multiprocessors();
   const int64_t heads = int64_t{step.heads} * step.head_dim;
   const int64_t qkv = heads + int64_t{2} * step.kv_heads * step.head_dim;
-  if (!device_chains()) return "needs Hopper";
+  if (!device_chains()) return "needs Hopper, and launches that may be chained";
+  if (blocks > kMostAdders) return "needs a device of at most 255 multiprocessors";
   if (const char* why = attention_refusal(step)) return why;
   if (step.width > kMaxWidth || !DenseCut::can(qkv, step.width) ||
       !DenseCut::can(step.width, heads)) {
     return "needs products of 256 to 4096 inputs";
   }
-  if (blocks > kMostAdders) return "needs a device of at most 255 multiprocessors";
-  const Plan plan(step, blocks);
-  const int most = kMaxBlockStages * blocks;
-  if (plan.qkv.stages > most || plan.output.stages > most ||
-      step.width > int64_t{kConsumerThreads - 8} * blocks) {
-    return "its products are too large for the blocks";
-  }
   if (step.experts.rule.experts > kMaxGateExperts || step.experts.rule.top_k > kMaxPicks) {
     return "needs at most 256 experts and 16 picks";
   }
-  if (!is_plain(step.experts.rule))
+  if (!is_plain(step.experts.rule)) {
     return "needs softmax or sigmoid scores, without groups and powers";
-  return kMoeFfnSm90aSmall.refusal(step.experts);
+  }
+  if (const char* why = kMoeFfnSm90aSmall.refusal(step.experts)) return why;
+  return plan_refusal(Plan(step, blocks), blocks);
 }
 
 int64_t persistent_workspace(const PersistentStep& step) noexcept {
