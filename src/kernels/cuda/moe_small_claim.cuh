@@ -113,10 +113,9 @@ class ClaimedItems {
 // ---- the producer warp
 
 /// Experts of hits that are known.
-template <class Shared>
 struct KnownPicks {
-  const Shared& s;
-  __device__ int operator()(int hit) const { return s.hit_expert[hit]; }
+  const uint8_t* hit_expert;
+  __device__ int operator()(int hit) const { return hit_expert[hit]; }
   __device__ void settle() const {}
 };
 

@@ -52,6 +52,23 @@ __device__ void list_hits(Shared& s, const Shape& shape, Work& work) {
   }
 }
 
+// The hit experts alone, and how many: all that the producer waits for. One warp.
+template <class Shared>
+__device__ int list_experts(const Shared& s, const Shape& shape, uint8_t* list) {
+  const int lane = lane_id();
+  int hits = 0;
+#pragma unroll 1
+  for (int first = 0; first < shape.rule.experts; first += 32) {
+    const int expert = first + lane;
+    const bool hit = expert < shape.rule.experts && s.tokens[expert] != 0;
+    const uint32_t all = __ballot_sync(kAllLanes, hit);
+    if (hit) list[hits + __popc(all & ((1u << lane) - 1))] = static_cast<uint8_t>(expert);
+    hits += __popc(all);
+  }
+  __syncwarp();
+  return hits;
+}
+
 // Lane k of warp t gives pick k of token t its row.
 template <class Shared>
 __device__ void place_pick(Shared& s, const Shape& shape, const Pick& pick, float weight) {

@@ -93,6 +93,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   extern __shared__ __align__(1024) char dynamic[];
   __shared__ Shared s;
   __shared__ Work work;
+  __shared__ uint8_t hit_list[kMaxExperts];  // the producer's
   __shared__ Queue queue;
   __shared__ uint64_t x_landed;
   const int thread = static_cast<int>(threadIdx.x), warp = warp_id();
@@ -119,14 +120,14 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (!pick.usable && blockIdx.x == 0 && lane_id() == 0) atomicAdd(args.routing.unusable, 1);
   }
   __syncthreads();
-  list_hits(s, shape, work);
-  __syncthreads();
   if (warp == kConsumers) {
     Producer<kStages, Shared> producer{s, shape, room.ring};
-    KnownPicks<Shared> known{s};
-    produce_claimed(producer, queue, work, args, s.num_hit, known);
-    return;
+    KnownPicks known{hit_list};
+    const int hits = list_experts(s, shape, hit_list);
+    return produce_claimed(producer, queue, Work(shape, hits), args, hits, known);
   }
+  list_hits(s, shape, work);
+  named_barrier(kConsumersBarrier, kConsumerThreads);
   float weight = 0;
   if (warp < shape.tokens && warp < live) {
     weight = given
@@ -190,7 +191,7 @@ int stages_for(int64_t tokens) noexcept { return tokens <= 8 ? 3 : 2; }
 
 // Static shared memory of the kernels.
 int static_bytes(int64_t tokens) noexcept {
-  constexpr int kRest = static_cast<int>(sizeof(Work) + sizeof(Queue)) + 64;
+  constexpr int kRest = static_cast<int>(sizeof(Work) + sizeof(Queue)) + kMaxExperts + 64;
   if (tokens == 1) return static_cast<int>(sizeof(SharedOne)) + kRest;
   return static_cast<int>(tokens <= 8 ? sizeof(SharedOf<kMaxExperts, 8 * kMostPicks>)
                                       : sizeof(SharedOf<kMaxExperts, 16 * kMostPicks>)) +
@@ -238,14 +239,14 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
   return MoeRoute::refusal({problem.rule, problem.max_tokens});
 }
 
-// Up to 16 tokens the single launch is the quickest; with large experts and more than a few rows its fixed cost no longer
-// matters and its lesser rate does. Measured on an H200: bench/results/notes-gpu-moe.md.
+// Up to 16 tokens the single launch is the quickest, with large experts up to 8: with two tiles of tokens it does not keep up with the
+// memory there. Measured on an H200: bench/results/notes-gpu-moe.md.
 bool suits(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
   if (tokens > kMaxTokens) return false;
   const int64_t expert_bytes = MoePack::w13_bytes(problem.width, problem.ffn_width) +
                                MoePack::w2_bytes(problem.width, problem.ffn_width);
   constexpr int64_t kLargeExpert = int64_t{32} << 20;
-  if (expert_bytes > kLargeExpert && tokens * problem.rule.top_k > 8) return false;
+  if (expert_bytes > kLargeExpert && tokens > 8) return false;
   const Plan plan = plan_for(problem, tokens);
   if (plan.tagged_words > (MoeFfn::kSyncWords - kTaggedWord) / 2) return false;
   return plan.shared_bytes + static_bytes(tokens) <= kMaxSharedBytes;

@@ -47,7 +47,7 @@ struct MoeFfn {
   enum class Stop : uint8_t { never, after_up, after_down };
 
   /// 32-bit words that kernels count arrivals in and hand values on in: zero when created, and left fit for the next call.
-  static constexpr int kSyncWords = 512 << 10;
+  static constexpr int kSyncWords = 768 << 10;
 
   struct Args {
     const void* x = nullptr;  ///< [T, D] bf16
