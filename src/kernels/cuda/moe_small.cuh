@@ -214,34 +214,6 @@ struct Producer {
            min(kStageBlocks, piece.blocks - c * kStageBlocks));
     }
   }
-
-  __device__ void up(const Work& work, const char* w13) {
-    const int blocks = static_cast<int>(gridDim.x);
-    for (int item = static_cast<int>(blockIdx.x); item < work.items; item += blocks) {
-      up_item(work, item, s.hit_expert[item / work.tiles], w13, [] {});
-    }
-  }
-  __device__ void down(const Work& work, const char* w2) {
-    for (int at = work.down_begin; at < work.down_end;) {
-      const Piece piece(shape, work, at);
-      for (int hit = 0; hit < s.num_hit; ++hit) down_hit(piece, hit, s.hit_expert[hit], w2);
-      at += piece.blocks;
-    }
-  }
-};
-
-// Items that a block does, when they are dealt in turn.
-struct DealtItems {
-  int end;
-  __device__ int first() const {
-    return after(static_cast<int>(blockIdx.x) - static_cast<int>(gridDim.x));
-  }
-  /// -1: none.
-  __device__ int after(int item) const {
-    item += static_cast<int>(gridDim.x);
-    return item < end ? item : -1;
-  }
-  __device__ void advance() {}
 };
 
 }  // namespace switchyard::cuda::small_layer

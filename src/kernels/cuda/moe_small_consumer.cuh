@@ -7,9 +7,8 @@
 namespace switchyard::cuda::small_layer {
 
 // kTilesN: n8 of tokens.
-template <int kTilesN, int kStages, class Shared = small_layer::Shared, class Hidden = PlainHidden>
+template <int kTilesN, int kStages, class Shared = small_layer::Shared>
 struct Consumer {
-  using Word = typename Hidden::Word;
   static constexpr bool kAhead = kTilesN == 1;
   using Sums = float[2][kTilesN][4];  // two m16: the rows of a weight block
   using Partials = float[kConsumers][2][kTilesN][128];
@@ -50,21 +49,6 @@ struct Consumer {
     }
     return source;
   }
-  __device__ Source hit_source(const Piece& piece, int hit, const bf16* hidden) const {
-    const int first_row = s.hit_row[hit], rows = s.hit_row[hit + 1] - first_row;
-    const int first = piece.split ? group : 0;
-    Source source;
-    source.tiles = (rows + 7) / 8;
-    source.blocks = piece.blocks - first * kStageBlocks;
-#pragma unroll
-    for (int n = 0; n < kTilesN; ++n) {
-      source.row[n] = hidden +
-                      int64_t{first_row + min(n * 8 + g, rows - 1)} * shape.down_blocks * 64 +
-                      piece.begin * 64 + first * kStageInputs + member * 64 + q * 16;
-    }
-    return source;
-  }
-
   __device__ TaggedRows<kTilesN> hit_source(const Piece& piece, int hit,
                                             const uint64_t* hidden) const {
     const int first_row = s.hit_row[hit], rows = s.hit_row[hit + 1] - first_row;
@@ -145,24 +129,16 @@ struct Consumer {
   }
 
   // Hidden columns of a row, one a lane of 16; all lanes come, those with a row leave their value.
-  __device__ void leave(bf16* hidden, int row, int column, float value, bool exists) const {
-    if (exists) hidden[int64_t{row} * shape.down_blocks * 64 + column] = __float2bfloat16(value);
-  }
   __device__ void leave(uint64_t* hidden, int row, int column, float value, bool exists) const {
     const float next = __shfl_down_sync(kAllLanes, value, 1);
     if (!exists || column % 2 != 0) return;
-    const int word = TaggedHidden::word_of(column / 2);
+    const int word = hidden_word(column / 2);
     store_tagged(hidden + int64_t{row} * shape.down_blocks * 32 + word, pack_bf16(value, next),
                  tag);
   }
 
-  __device__ void up_items(const bf16* x, Word* hidden) {
-    DealtItems items{work.items};
-    up_items(x, hidden, items);
-  }
-  // Items are dealt or claimed; `items` then stands at what came after the last one.
   template <class Items>
-  __device__ void up_items(const bf16* x, Word* hidden, Items& items) {
+  __device__ void up_items(const bf16* x, uint64_t* hidden, Items& items) {
     int item = items.first();
     if (item < 0) return;
     Tokens ahead = item_source(item, x).read(member);
@@ -196,7 +172,7 @@ struct Consumer {
   }
 
   // One piece of all hit experts: into results [rows, 32].
-  __device__ void down_hits(const Piece& piece, const Word* hidden, float* results) {
+  __device__ void down_hits(const Piece& piece, const uint64_t* hidden, float* results) {
     const int step = piece.split ? kGroups : 1, stride = piece.split ? 1 : kGroups;
     const int barrier = piece.split ? kConsumersBarrier : kGroupBarrier + group;
     const int threads = piece.split ? kConsumerThreads : kGroupWarps * 32;
@@ -239,7 +215,7 @@ struct Consumer {
   }
 
   // A claimed piece: what it adds to each token's outputs, as a tagged part.
-  __device__ void down_piece(int number, const Word* hidden, float* results, uint64_t* parts) {
+  __device__ void down_piece(int number, const uint64_t* hidden, float* results, uint64_t* parts) {
     const Piece piece(shape, number);
     down_hits(piece, hidden, results);
     named_barrier(kConsumersBarrier, kConsumerThreads);

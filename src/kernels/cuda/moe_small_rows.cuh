@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Token rows as the warps of the single-launch layer read them: plain bf16, or, between its products, words that carry a tag.
+// Token rows as the warps of the single-launch layer read them: plain bf16, and between its products words that carry a tag.
 #pragma once
 #include "kernels/cuda/moe_small.cuh"
 #include "kernels/cuda/tagged.cuh"
 
 namespace switchyard::cuda::small_layer {
 
-// How hidden rows lie between the products: as bf16, and who reads them has met who wrote them; or as words of two values and a tag,
-// in the order in which the lanes of a quarter read them.
-struct PlainHidden {
-  using Word = bf16;
-};
-struct TaggedHidden {
-  using Word = uint64_t;
-  // Of a pair of inputs, in a row: lane q of a quarter reads inputs [16 q, 16 q + 16) of 64 by four reads of two pairs.
-  static __device__ int word_of(int pair) {
-    const int of_lane = pair % 8;
-    return pair / 32 * 32 + of_lane / 2 * 8 + pair % 32 / 8 * 2 + of_lane % 2;
-  }
-};
+// Hidden rows lie as words of two values and a tag, in the order in which the lanes of a quarter read them: lane q reads inputs
+// [16 q, 16 q + 16) of 64 by four reads of two pairs. The word of a pair of inputs, in its row:
+__device__ inline int hidden_word(int pair) {
+  const int of_lane = pair % 8;
+  return pair / 32 * 32 + of_lane / 2 * 8 + pair % 32 / 8 * 2 + of_lane % 2;
+}
 
 // The tokens that a lane multiplies with one weight block: chunks 2 q and 2 q + 1 of 64 inputs, so that the quarters of
 // a warp read all banks of the weights.

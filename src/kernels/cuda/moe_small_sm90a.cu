@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     run_layer(const __grid_constant__ Shape shape, const __grid_constant__ MoeFfn::Args args,
               int x_bytes) {
   using Shared = SharedOf<kMaxExperts, kTilesN * 8 * kMostPicks>;
-  using Consumer = Consumer<kTilesN, kStages, Shared, TaggedHidden>;
+  using Consumer = Consumer<kTilesN, kStages, Shared>;
   extern __shared__ __align__(1024) char dynamic[];
   __shared__ Shared s;
   __shared__ Work work;
@@ -146,7 +146,7 @@ template <int kStages, int kPerLane>
 __global__ void __launch_bounds__(kThreads, 1)
     run_layer_of_one(const __grid_constant__ Shape shape, const __grid_constant__ MoeFfn::Args args,
                      int x_bytes) {
-  using Consumer = Consumer<1, kStages, SharedOne, TaggedHidden>;
+  using Consumer = Consumer<1, kStages, SharedOne>;
   extern __shared__ __align__(1024) char dynamic[];
   __shared__ SharedOne s;
   __shared__ Queue queue;
