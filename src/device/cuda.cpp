@@ -226,6 +226,11 @@ Status CudaStream::synchronize(std::string_view what) {
   return report(what);
 }
 
+Status CudaStream::launched(std::string_view what) {
+  keep(cudaGetLastError(), "launch a kernel");
+  return report(what);
+}
+
 Status CudaStream::report(std::string_view what) {
   if (error_ == cudaSuccess) return {};
   const auto error = static_cast<cudaError_t>(std::exchange(error_, cudaSuccess));
@@ -260,10 +265,10 @@ Status CudaStream::wait_until(const int32_t* word, int32_t value, std::string_vi
 }
 
 void CudaStream::wait_before(int64_t deadline_ns, const int32_t* word, int32_t value) noexcept {
-  constexpr int64_t kWorthANap = 1'000'000;
+  constexpr int64_t kWorthANap = 1'000'000, kLongestNap = 500'000;  // the deadline may be far off
   for (int64_t left = deadline_ns - now_ns(); left > kWorthANap; left = deadline_ns - now_ns()) {
     if (is_there(word, value)) return;
-    std::this_thread::sleep_for(std::chrono::nanoseconds(left / 4));
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(left / 4, kLongestNap)));
   }
   spin_until(deadline_ns, word, value);
 }

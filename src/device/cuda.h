@@ -108,7 +108,7 @@ class CudaStream {
   /// Makes the stream's device current on the calling thread.
   void make_current() noexcept;
 
-  // Queued; errors are kept for synchronize().
+  // Queued; errors are kept for whichever comes first of those that tell errors below.
   void copy_in(void* device, const void* host, int64_t bytes) noexcept;
   void copy_out(void* host, const void* device, int64_t bytes) noexcept;
   /// `rows` pieces of `bytes` each, device pieces `device_pitch` apart, host pieces without a gap.
@@ -125,10 +125,12 @@ class CudaStream {
   /// Waits. Errors: Code::device with the first error since the last call, launches included. After some errors (an
   /// illegal address) the device's context is lost, and every later call fails: the process must be started anew.
   Status synchronize(std::string_view what);
+  /// Errors of launches so far, without waiting for them to end: whoever asks has them, and no later call tells them again.
+  Status launched(std::string_view what);
   /// Waits until queued work has written `value` to a word of pinned memory, which need not be the last of the work. Spins for some
   /// milliseconds, then sleeps between looks. Errors as synchronize(); also when all work is done and the word is not there.
   Status wait_until(const int32_t* word, int32_t value, std::string_view what);
-  /// Waits for such a word, but not beyond a time of now_ns(). Errors are for later.
+  /// Waits for such a word, but not beyond a time of now_ns(), in naps that end soon after the work has. Errors are for later.
   static void wait_before(int64_t deadline_ns, const int32_t* word, int32_t value) noexcept;
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream: ordered work on one device. On the CPU it is a compute pool plus the tracer that times its zones; work is
-// done when the call returns. Errors that a device reports late are sticky and read once per step.
+// done when the call returns. Errors of launches are read once per step; one that the device meets later shows when the
+// step's result does not come.
 #pragma once
 #include <cstdint>
 #include <string>

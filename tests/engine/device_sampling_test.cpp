@@ -215,6 +215,9 @@ TEST(DeviceSampling, AStepGoesOnUntilTheLastTokenUnlessSomebodyWaits) {
   longer.max_tokens = 5;
   EXPECT_EQ(foreseen({params, longer}, 2), (Steps{false, true, true, false, false}))
       << "the first ends, then the second";
+  longer.max_tokens = 6;
+  EXPECT_EQ(foreseen({params, params, longer}, 3), (Steps{false, false, false, false, true, false}))
+      << "an end of one of three would cost the others a step; then one is left";
   params.logprobs = 2;
   EXPECT_EQ(foreseen({params}, 1), Steps(4, false)) << "the host needs every step's logits";
 }

@@ -72,6 +72,14 @@ class Caller {
     for (size_t i = 0; i < sequences_.size(); ++i) all.push_back(static_cast<std::ptrdiff_t>(i));
     for (int i = 0; i < steps; ++i) step(all, 1, expects_);
   }
+  /// Steps in turn until the model has forgotten that a step ahead was for nothing, or had to be made again.
+  void rest() {
+    for (int i = 0; i < 4; ++i) {
+      add(kMost - 1, 3, 0);
+      for (int k = 0; k < 80; ++k) step({std::ssize(sequences_) - 1}, 1, false);
+      remove(kMost - 1);
+    }
+  }
   /// The caller thinks of another token than the picked one.
   void change_last(int place) {
     for (Sequence& s : sequences_)
@@ -152,18 +160,25 @@ void play(Caller& caller) {
   caller.add(2, 2, 1.5f, 20);
   caller.decode(12);
   caller.read_logits();  // of a step that another has followed
+  caller.rest();
   caller.decode(3);
   caller.change_last(1);
+  caller.decode(2);
+  caller.rest();
   caller.decode(6);
   caller.remove(0);  // what ran ahead wrote to its blocks
   caller.decode(4);
   caller.add(0, 20, 0);  // and this has them now
+  caller.rest();
   caller.decode(2);
   caller.read_logits();
+  caller.rest();
   for (int place = 3; place < 7; ++place) caller.add(place, 3 + place, place % 2 == 0 ? 0 : 1.0f);
   caller.decode(17);  // seven, padded or not
   caller.remove(1);
   caller.remove(2);
+  caller.decode(1);  // of five in place of seven
+  caller.rest();
   caller.decode(6);
   for (int place = 3; place < 7; ++place) caller.remove(place);
   caller.decode(10);

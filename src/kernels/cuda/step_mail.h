@@ -76,7 +76,7 @@ struct PublishStep {
   const int32_t* pick = nullptr;      ///< [rows] tokens
   int rows = 0;                       ///< 0: nothing was picked
   const int32_t* live = nullptr;      ///< [1] tokens that are no padding
-  int layers = 0;                     ///< L; 0: no MoE layers, or nobody asks
+  int layers = 0;                     ///< L; 0: no MoE layers
   const LayerPicks* layer = nullptr;  ///< [L] on the device
   const int32_t* expert = nullptr;    ///< [L, stride]: the picks [T, K] of each layer
   const float* weight = nullptr;      ///< [L, stride]

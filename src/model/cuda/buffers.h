@@ -24,7 +24,7 @@ struct Buffers {
   std::byte* hidden = nullptr;     ///< [T, F]
   float* shared_weight = nullptr;  ///< [T]
   float* gate = nullptr;           ///< [T, E]
-  int32_t* results = nullptr;      ///< what the host reads: see StepResults
+  int32_t* results = nullptr;      ///< picks of tokens and experts: see StepResults
   std::byte* head_rows = nullptr;  ///< [N, D]
   float* logits = nullptr;         ///< [N, V]
   CudaMemory attention_workspace;  ///< zeroed once
@@ -55,7 +55,7 @@ struct StepResults {
         bytes((rows + 2 * picks) * 4) {}
 };
 
-/// What the host reads after a step.
+/// What is copied to the host after a step, for those who ask.
 struct HostResults {
   PinnedMemory logits;   ///< [N, V] f32
   PinnedMemory results;  ///< StepResults

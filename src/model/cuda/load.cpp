@@ -34,7 +34,6 @@ Status CudaModel::create_experts(int compute_capability) {
             why);
         host_routes_ = true;
       }
-      load_.resize(std::max<size_t>(load_.size(), static_cast<size_t>(block.router->num_experts)));
     }
     experts_.push_back(std::move(experts));
   }

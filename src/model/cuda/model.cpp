@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step: arrays in, launches or a graph of them, and what the host wants to know out; then one synchronisation.
+// One step: arrays in, launches or a graph of them, and what the host wants to know out, by a word in pinned memory where no
+// copy is asked for, else with one synchronisation.
 #include "model/cuda/model.h"
 
 #include <algorithm>
@@ -17,6 +18,8 @@ std::string_view CudaModel::expert_kernel() const noexcept {
 }
 
 CudaModel::~CudaModel() {
+  if (device_.handle() == nullptr) return;  // was not opened
+  device_.make_current();
   const Status ended = device_.synchronize("end");  // what runs ahead still uses the memory
   (void)ended;
 }
@@ -63,7 +66,7 @@ Status CudaModel::queue(const Step& step) {
   return {};
 }
 
-// What the step's last launch does not tell is copied.
+// What the step's last launch does not tell is copied. The turn is looked at in any case: it shows that device and host count alike.
 Status CudaModel::wait(const Step& step, uint32_t turn) {
   if (step.asked.picks && !step.shows_picks) return results_.wait(turn, device_);
   if (!step.asked.picks) {
@@ -74,7 +77,8 @@ Status CudaModel::wait(const Step& step, uint32_t turn) {
     const int64_t bytes = StepResults(nullptr, buffers_.logit_rows, num_picks(step.shape)).bytes;
     device_.copy_out(host_results_.results.data(), buffers_.results, bytes);
   }
-  return device_.synchronize("run a step");
+  SWITCHYARD_TRY(device_.synchronize("run a step"));
+  return results_.wait(turn, device_);
 }
 
 // Padding behind the step's own tokens is not shown.
@@ -109,7 +113,8 @@ void CudaModel::observe(const StepInput& input, const Step& step, uint32_t turn,
 Result<StepOutput> CudaModel::run(const StepInput& input, RoutingObserver* observer) {
   const ZoneScope zone(stream_.tracer(), Zone::device_step);
   const Step step = plan(input, observer);
-  const bool known = is_ahead(input, step);
+  const bool known = takes_ahead(input, step);
+  captured_ = false;
   arrays_.pack(input, picks_.rows(), step.shape);
   begun_ns_ = known ? ended_ns_ : now_ns();
   if (!known) {
@@ -118,7 +123,8 @@ Result<StepOutput> CudaModel::run(const StepInput& input, RoutingObserver* obser
   }
   last_ = step;
   turn_ = results_.turn() - 1;
-  SWITCHYARD_TRY(go_ahead(input, step));
+  SWITCHYARD_TRY(device_.launched("run a step"));
+  if (wants_ahead(input, step)) go_ahead(step);
   SWITCHYARD_TRY(wait(step, turn_));
   ended_ns_ = now_ns();
   learn_time(step);
@@ -138,6 +144,7 @@ void CudaModel::start_over() {
   const Status ended = device_.synchronize("end a step that has failed");
   (void)ended;
   results_.start_over(device_);
+  arrays_.forget_tables();
 }
 
 Result<StepOutput> CudaModel::forward(const StepInput& input, RoutingObserver* observer) {
@@ -153,6 +160,13 @@ Result<StepOutput> CudaModel::forward(const StepInput& input, RoutingObserver* o
 }
 
 Result<TensorView> CudaModel::read_logits() {
+  device_.make_current();
+  Result<TensorView> logits = last_logits();
+  if (!logits.ok()) start_over();
+  return logits;
+}
+
+Result<TensorView> CudaModel::last_logits() {
   if (ahead_) SWITCHYARD_TRY(repeat_last());
   const int64_t bytes = last_.rows * config_.vocab * 4;
   device_.copy_out(host_results_.logits.data(), buffers_.logits, bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model on a CUDA device: a straight list of launches on one stream, and one synchronisation a step.
+// The model on a CUDA device: a straight list of launches on one stream, waited for once a step.
 //
 //   embed -> [ norm -> qkv -> heads -> attention -> out, added -> norm -> gate -> experts, added ] x L -> norm -> logits
 //
@@ -98,6 +98,7 @@ class CudaModel final : public Model {
   void queue_end(const Step& step);
   Status wait(const Step& step, uint32_t turn);
   void start_over();
+  Result<TensorView> last_logits();
   int64_t num_picks(const StepShape& shape) const {  // entries of StepResults::expert
     return config_.num_moe_blocks() * shape.tokens * most_picks_;
   }
@@ -107,7 +108,9 @@ class CudaModel final : public Model {
   bool can_replay(const StepInput& input, const StepShape& shape) const;
   Status replay(const Step& step);
   bool is_ahead(const StepInput& input, const Step& step) const;
-  Status go_ahead(const StepInput& input, const Step& step);
+  bool takes_ahead(const StepInput& input, const Step& step);
+  bool wants_ahead(const StepInput& input, const Step& step);
+  void go_ahead(const Step& step);
   void learn_time(const Step& step);
   Status repeat_last();
 
@@ -137,6 +140,8 @@ class CudaModel final : public Model {
   Step last_;                            // the step before, and
   uint32_t turn_ = 0;                    // its turn
   bool ahead_ = false;                   // the step after it is queued
+  bool can_go_ahead_ = true;             // until that fails
+  bool captured_ = false;                // a graph was made in the step's time
   int pause_ = 0;                        // steps until the next may be
   int64_t begun_ns_ = 0, ended_ns_ = 0;  // of the last step, as the host sees it
   std::map<int, int64_t> usual_ns_;      // that a replayed step lasts, by sequences
@@ -145,7 +150,6 @@ class CudaModel final : public Model {
   CudaMemory head_workspace_;
   CudaMemory persistent_layers_, persistent_workspace_;  // empty where it does not run
   bool rows_ready_ = false;    // buffers_.rows holds the next block's normed rows
-  std::vector<int32_t> load_;  // [E] picks of a layer, for the observer
   std::vector<float> hidden_;  // [T, D] for the probe
 };
 

@@ -4,9 +4,10 @@
 // sequences and the tokens of this one, that next step is queued before this one has ended, with arrays that the device makes itself.
 // When the call comes, it is compared with what was foreseen: either the step is well on its way, or it was for nothing.
 //
-// For nothing means a step's time, no harm: it wrote keys and values one position behind its sequences, which are right for those
-// tokens, and whoever else gets that block writes a position before reading it, later on the same stream. To lose that time seldom,
-// the decision is made as late as can be: shortly before the step at hand should end, by the time that such steps took before.
+// For nothing means a step's time for all, no harm: it wrote keys and values one position behind its sequences, which are right for those
+// tokens, and whoever else gets that block writes a position before reading it, later on the same stream. News of the host's
+// (a newcomer, a cancel) seldom cost that time, as the decision is made as late as can be: shortly before the step at hand should end,
+// by the time that such steps took before. A sequence that ends by its tokens does: the caller weighs that, and a pause follows.
 #include <algorithm>
 #include <utility>
 
@@ -22,8 +23,11 @@ namespace {
 constexpr int64_t kLeastLeadNs = 150'000;
 constexpr int64_t kLeadShare = 20;  // of a step's time
 
-// Steps without a step ahead, after one whose logits had to be made again.
+// Steps without a step ahead: after one whose logits had to be made again, and after one for nothing that others had to wait for. Going
+// ahead gains 2 % of a step or a little more (bench/results/notes-gpu-step.md), so a step lost is made up in some 50: with ends
+// that come more often than that, most steps are in turn.
 constexpr int kPause = 256;
+constexpr int kPauseAfterVain = 32;
 
 // Which graph a step replays: by sequences (0: all layers are a single launch), and by what goes along.
 int graph_key(int sequences, bool samples, bool whole, bool advances) {
@@ -51,6 +55,7 @@ Status CudaModel::replay(const Step& step) {
       if (whole) queue_choice(step);
       SWITCHYARD_TRY(device_.synchronize("prepare a graph"));
     }
+    captured_ = true;
     SWITCHYARD_TRY(device_.begin_capture());
     const Status launched = launch(step);
     if (whole) {
@@ -76,26 +81,49 @@ bool CudaModel::is_ahead(const StepInput& input, const Step& step) const {
          arrays_.is_next(input, picks_.rows(), results_.pick(turn_));
 }
 
-Status CudaModel::go_ahead(const StepInput& input, const Step& step) {
+// The same, and then no step is ahead any more. Where another decode step is asked for, that one waits for what was for nothing.
+bool CudaModel::takes_ahead(const StepInput& input, const Step& step) {
+  const bool known = is_ahead(input, step);
+  if (ahead_ && !known && step.as_graph) pause_ = std::max(pause_, kPauseAfterVain);
   ahead_ = false;
-  const bool can = input.goes_on_unless != nullptr && step.as_graph && step.asked.picks &&
-                   !step.asked.adjusts && !step.shows_picks && arrays_.can_go_on();
-  if (pause_ > 0) --pause_;
-  const int64_t expected = can && pause_ == 0 ? usual_ns_[step.shape.sequences] : 0;
-  if (expected == 0) return {};
-  const int64_t lead = std::max(kLeastLeadNs, expected / kLeadShare);
-  results_.wait_before(begun_ns_ + expected - lead, turn_);
-  if (input.goes_on_unless->load(std::memory_order_relaxed)) return {};
-  ahead_ = true;
-  Step next = step;
-  next.advances = true;
-  return queue(next);
+  return known;
 }
 
-// A pause of the host's own must not count: steps seldom last longer than before.
+// Whether to queue the step after this one. Also waits until shortly before the step's end, if that is of use.
+bool CudaModel::wants_ahead(const StepInput& input, const Step& step) {
+  const bool can = can_go_ahead_ && input.goes_on_unless != nullptr && step.as_graph &&
+                   step.asked.picks && !step.asked.adjusts && !step.shows_picks &&
+                   arrays_.can_go_on();
+  const bool pauses = pause_ > 0;
+  if (pauses) --pause_;
+  const int64_t expected = can && !pauses ? usual_ns_[step.shape.sequences] : 0;
+  if (expected == 0) return false;
+  const int64_t lead = std::max(kLeastLeadNs, expected / kLeadShare);
+  results_.wait_before(begun_ns_ + expected - lead, turn_);
+  return !input.goes_on_unless->load(std::memory_order_relaxed);
+}
+
+// The step at hand does not fail with the one ahead: that is a single graph, which is launched or is not, and its turn counts only then.
+void CudaModel::go_ahead(const Step& step) {
+  Step next = step;
+  next.advances = true;
+  Status queued = replay(next);
+  const Status launched = device_.launched("queue a step ahead");
+  if (queued.ok()) queued = launched;
+  ahead_ = can_go_ahead_ = queued.ok();
+  if (ahead_) {
+    results_.next_turn();
+  } else {
+    log(LogLevel::warning,
+        "decode steps are queued in turn from now on, which is a little slower: {}",
+        queued.error().message);
+  }
+}
+
+// A pause of the host's own counts little: steps seldom last longer than before. The making of a graph does not count.
 void CudaModel::learn_time(const Step& step) {
   constexpr int64_t kSlowly = 8;
-  if (!step.as_graph) return;
+  if (!step.as_graph || captured_) return;
   int64_t& usual = usual_ns_[step.shape.sequences];
   const int64_t took = now_ns() - begun_ns_;
   usual = usual == 0 || took < usual ? took : usual + (took - usual) / kSlowly;

@@ -22,7 +22,7 @@ class Results {
   uint32_t turn() const noexcept { return turn_; }
   /// On the device: turns that have ended.
   const uint32_t* device_turn() const noexcept { return turns_.as<uint32_t>(); }
-  /// Queues the last launch of a step, which ends a turn: with `rows` tokens, and the picks of `tokens` rows of which *live count.
+  /// Queues the last launch of a step, which ends a turn: with `rows` tokens, and with the counts of `picks` entries, those of *live tokens.
   /// A graph that holds the launch is replayed as often as it is queued here: see next_turn().
   void queue(const Buffers& buffers, int rows, int64_t picks, const int32_t* live,
              CudaStream& device) const;

@@ -42,7 +42,7 @@ class StepArrays {
  public:
   using SampleRow = switchyard::cuda::SampleRow;
 
-  /// `positions` is the longest sequence's. Rotations of all positions are computed once, except with dynamic scaling,
+  /// Rotations of all positions are computed once, except with dynamic scaling,
   /// where they depend on the step.
   static Result<StepArrays> create(const LoadOptions& options, const ModelConfig& config,
                                    const Stream& stream, CudaStream& device);
@@ -55,6 +55,8 @@ class StepArrays {
   void post(uint32_t turn, const model::StepInput& input, const Stream& stream, CudaStream& device);
   /// The same without those copies, for the step that was packed and posted last.
   void post_again(uint32_t turn);
+  /// After an error: what of them has arrived is not known.
+  void forget_tables() noexcept { sent_sequences_ = 0; }
   /// No sequence of the packed step needs another block for one position more.
   bool can_go_on() const noexcept;
   /// The step is the packed one, one position on, with the tokens of `pick`.
