@@ -189,16 +189,22 @@ struct Plan {
 
 int stages_for(int64_t tokens) noexcept { return tokens <= 8 ? 3 : 2; }
 
-// Static shared memory of the kernels.
-int static_bytes(int64_t tokens) noexcept {
+// Static shared memory of the kernels; `alone`: of the one for a single token. The compiler rounds it up to the rings' alignment.
+int static_bytes(int64_t tokens, bool alone) noexcept {
   constexpr int kRest = static_cast<int>(sizeof(Work) + sizeof(Queue)) + kMaxExperts + 64;
-  if (tokens == 1) return static_cast<int>(sizeof(SharedOne)) + kRest;
-  return static_cast<int>(tokens <= 8 ? sizeof(SharedOf<kMaxExperts, 8 * kMostPicks>)
-                                      : sizeof(SharedOf<kMaxExperts, 16 * kMostPicks>)) +
-         kRest;
+  const auto bytes =
+      static_cast<int>(alone         ? sizeof(SharedOne)
+                       : tokens <= 8 ? sizeof(SharedOf<kMaxExperts, 8 * kMostPicks>)
+                                     : sizeof(SharedOf<kMaxExperts, 16 * kMostPicks>));
+  return (bytes + kRest + 1023) / 1024 * 1024;
 }
 
-Plan plan_for(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
+// A single token has a kernel of its own where it makes its picks by a rule without groups.
+bool runs_alone(const MoeFfn::Problem& problem, const MoeFfn::Args& args) noexcept {
+  return args.tokens == 1 && is_flat(problem.rule) && args.logits != nullptr;
+}
+
+Plan plan_for(const MoeFfn::Problem& problem, int64_t tokens, bool alone) noexcept {
   Plan plan;
   plan.blocks = num_multiprocessors();
   plan.shape = shape_of(problem, tokens, plan.blocks);
@@ -207,7 +213,7 @@ Plan plan_for(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
       kGroups * stages_for(tokens) * kStageBytes + kConsumers * 2 * tiles_n * 128 * 4;
   const int results = num_tokens * problem.rule.top_k * kOutputs * 4;
   plan.x_bytes = num_tokens * plan.shape.width * 2;
-  if (before + plan.x_bytes + static_bytes(tokens) > kMaxSharedBytes) plan.x_bytes = 0;
+  if (before + plan.x_bytes + static_bytes(tokens, alone) > kMaxSharedBytes) plan.x_bytes = 0;
   plan.shared_bytes = before + max(results, plan.x_bytes);
   const Shape& shape = plan.shape;
   const int64_t pieces = int64_t{shape.up_blocks} * 2 *
@@ -247,26 +253,28 @@ bool suits(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
                                MoePack::w2_bytes(problem.width, problem.ffn_width);
   constexpr int64_t kLargeExpert = int64_t{32} << 20;
   if (expert_bytes > kLargeExpert && tokens > 8) return false;
-  const Plan plan = plan_for(problem, tokens);
+  const Plan plan = plan_for(problem, tokens, false);  // which the other fits as well
   if (plan.tagged_words > (MoeFfn::kSyncWords - kTaggedWord) / 2) return false;
-  return plan.shared_bytes + static_bytes(tokens) <= kMaxSharedBytes;
+  return plan.shared_bytes + static_bytes(tokens, false) <= kMaxSharedBytes;
 }
 
 // What blocks tell each other lies in Args::sync.
 int64_t workspace(const MoeFfn::Problem&) noexcept { return 0; }
 
 LayerKernel kernel_for(const MoeFfn::Problem& problem, const MoeFfn::Args& args) noexcept {
+  if (runs_alone(problem, args)) {
+    return problem.rule.experts <= 128 ? run_layer_of_one<3, 4>
+                                       : run_layer_of_one<3, kMaxExperts / 32>;
+  }
   const bool flat = is_flat(problem.rule) && args.logits != nullptr;
   if (args.tokens > 8) return flat ? run_layer<2, 2, true> : run_layer<2, 2, false>;
-  if (args.tokens > 1 || !flat) return flat ? run_layer<1, 3, true> : run_layer<1, 3, false>;
-  return problem.rule.experts <= 128 ? run_layer_of_one<3, 4>
-                                     : run_layer_of_one<3, kMaxExperts / 32>;
+  return flat ? run_layer<1, 3, true> : run_layer<1, 3, false>;
 }
 
 void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream) noexcept {
   auto* const on = static_cast<cudaStream_t>(stream);
   if (args.tokens == 0) return;
-  Plan plan = plan_for(problem, args.tokens);
+  Plan plan = plan_for(problem, args.tokens, runs_alone(problem, args));
   plan.shape.up_bias = {args.up_bias, static_cast<int>(problem.ffn_width)};
   plan.shape.down_bias = {args.down_bias, static_cast<int>(problem.width)};
   launch(kernel_for(problem, args), plan, args, on);

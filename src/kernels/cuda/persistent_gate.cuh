@@ -139,8 +139,6 @@ __device__ __forceinline__ void weigh_picks(const RouteRule& rule, const float* 
   } else if (rule.epsilon != 0 || rule.minimum != 0) {
     divisor = all * fmaxf(divisor / all + rule.epsilon, rule.minimum);
   }
-  // A stream whose squares are beyond f32 has no scale.
-  usable = usable && isfinite(scale);
   if (mine) weights[lane] = usable && divisor != 0 ? score * reciprocal(divisor) * rule.scale : 0;
 }
 

@@ -7,8 +7,6 @@
 
 namespace switchyard::cuda::persistent {
 
-/// kQuads: what a thread keeps of it. Code for more than there is would be run through by every layer.
-template <int kQuads>
 class Rows {
  protected:
   __device__ Rows(const PersistentStep& step, const Plan& plan, Block& block, char* rows)
@@ -65,6 +63,14 @@ class Rows {
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) sum += squares_of(x[i]);
+    return sum;
+  }
+  static __device__ __forceinline__ float dot(const Row& x, const Row& y) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kQuads; ++i) {
+      sum += x[i].x * y[i].x + x[i].y * y[i].y + x[i].z * y[i].z + x[i].w * y[i].w;
+    }
     return sum;
   }
   static __device__ __forceinline__ void weigh(const Row& w, Row& x) {

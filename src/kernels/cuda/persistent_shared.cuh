@@ -18,11 +18,11 @@ inline constexpr int kStepThreads = kConsumerThreads + 128;
 inline constexpr int kProducerRegisters = 32, kConsumerRegisters = 112;
 static_assert(128 * kProducerRegisters + kConsumerThreads * kConsumerRegisters <= kStepThreads * 96,
               "the block has what it was launched with, 96 for each thread");
-inline constexpr int kMostQuads = 2;  // float4 of the residual stream that a thread keeps
-inline constexpr int64_t kMaxWidth = int64_t{kMostQuads} * 4 * kConsumerThreads;
+inline constexpr int kQuads = 2;  // float4 of the residual stream that a thread keeps
+inline constexpr int64_t kMaxWidth = int64_t{kQuads} * 4 * kConsumerThreads;
 inline constexpr int kMaxBlockStages = 32;  // of a dense product, in one block
 inline constexpr int kMaxDenseRows = 8 * kMaxBlockStages;
-inline constexpr int kMaxGateExperts = kMaxTallies;
+inline constexpr int kMaxGateExperts = 256;
 inline constexpr int kMaxPicks = 16;
 inline constexpr int kMaxShared = 8;  // query heads of a kv head
 inline constexpr int kMaxHead = 128;
@@ -93,7 +93,7 @@ struct Block {
   alignas(16) PersistentLayer layer[2];
   alignas(16) float sums[kMaxBlockStages][8];
   float logits[kMaxGateExperts];
-  alignas(16) float reduce[2][kConsumers];
+  alignas(16) float reduce[3][kConsumers];
   uint32_t epoch;                       // layers of all steps before this one
   float attention_scale;                // 1 / rms before attention
   float gate_scale;                     // what logits of rows in that scale lack
@@ -107,7 +107,7 @@ struct Block {
       [3]
       [kChunkTiles];  // rows of the caches where tiles begin: of the span's first chunk, and of others in turn
   alignas(16) float tile_top[kMaxShared][kChunkTiles];
-  float split_total[4][kMaxShared];
+  float split_total[8][kMaxShared];
   float top[kMaxShared];
   alignas(16) bf16 value_now[kMaxHead];
   int last;
@@ -137,7 +137,7 @@ struct DenseCut {
     stages = static_cast<int>(n >> row_bits);
   }
   static bool can(int64_t n, int64_t k) {
-    return k >= 256 && k % 256 == 0 && (k <= 1024 || k == 2048 || k == 4096) &&
+    return k % 256 == 0 && (k <= 1024 || k == 2048 || k == 4096) &&
            n % (int64_t{1} << DenseCut(n, k).row_bits) == 0;
   }
   /// The number of this block's stages.

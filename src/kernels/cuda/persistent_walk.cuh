@@ -8,20 +8,15 @@
 
 namespace switchyard::cuda::persistent {
 
-template <int kZ, int kQuads>
-class Walk : Rows<kQuads> {
-  using Base = Rows<kQuads>;
-  using Base::events, Base::hidden, Base::lane, Base::warp, Base::quad, Base::quads;
-  using Base::load_x, Base::load_weights, Base::share, Base::shared_sum, Base::scale_from,
-      Base::squares, Base::weigh, Base::store_rows, Base::add_parts, Base::keep_own;
-  using Base::step_, Base::plan_, Base::block_, Base::rows_, Base::thread_;
-  using typename Base::Row;
+// The consumers' way through the layers.
+template <int kZ>
+class Walk : Rows {
   // Threads that wait for the rows, and that tell of them, while warp 0 makes the picks.
   static constexpr int kPoller = 32, kTeller = kConsumerThreads - 32;
 
  public:
   __device__ Walk(const PersistentStep& step, const Plan& plan, Block& block, char* dynamic)
-      : Base(step, plan, block, dynamic + kRingBytes + sizeof(Partials)),
+      : Rows(step, plan, block, dynamic + kRingBytes + sizeof(Partials)),
         partials_(*reinterpret_cast<Partials*>(dynamic + kRingBytes)),
         experts_{block.s, plan.shape, block.work, shared_address(dynamic), partials_} {}
 
@@ -45,10 +40,6 @@ class Walk : Rows<kQuads> {
   }
 
  private:
-  template <class T>
-  __device__ T* array(int64_t at) const {
-    return Base::template array<T>(at);
-  }
   // See fresh_thread().
   __device__ __forceinline__ void renew() {
     const int thread = fresh_thread();
@@ -186,7 +177,7 @@ class Walk : Rows<kQuads> {
   }
 
   // While the last hidden rows are made elsewhere.
-  __device__ __forceinline__ void weigh_expert_picks(const PersistentLayer& layer) {
+  __device__ __forceinline__ void weigh(const PersistentLayer& layer) {
     const int lane = thread_ % 32;
     weigh_picks(plan_.shape.rule, block_.logits, block_.gate_scale, block_.usable, lane,
                 block_.s.hit_expert, block_.s.pick_weight);
@@ -195,6 +186,7 @@ class Walk : Rows<kQuads> {
       layer.weight[lane] = block_.s.pick_weight[lane];
     }
   }
+  using Rows::weigh;
 
   __device__ float* shares() const { return reinterpret_cast<float*>(&partials_); }
 
@@ -216,7 +208,7 @@ class Walk : Rows<kQuads> {
     const Work& work = block_.work;
     const bool tagged = plan_.small_pieces;
     thread_ = fresh_thread();
-    if (warp() == 1) weigh_expert_picks(layer);
+    if (warp() == 1) weigh(layer);
     if (tagged) {
       wait_for_hint(events().hidden_here, (l + 1) * gridDim.x);
     } else {

@@ -8,7 +8,6 @@
 #pragma once
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/moe_small.cuh"
-#include "kernels/cuda/tagged.cuh"
 
 namespace switchyard::cuda::persistent {
 
@@ -36,12 +35,17 @@ __device__ __forceinline__ void poll(const Event& event, uint32_t target) {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&event.count) : "memory");
   } while (now < target);
 }
+/// All consumers: what they wrote is there for who waits.
+__device__ __forceinline__ void tell(Event& event) {
+  consumers_meet();
+  if (threadIdx.x == 0) arrive_at(event);
+}
 __device__ __forceinline__ void wait_until(const Event& event, uint32_t target) {
   if (threadIdx.x == 0) poll(event, target);
   consumers_meet();
 }
 
-// ---- hints: tagged values are on their way
+// ---- hints: tagged values are on their way, or here
 
 __device__ __forceinline__ void hint_at(Event& event) {
   asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(&event.count) : "memory");
@@ -59,11 +63,24 @@ __device__ __forceinline__ void wait_for_hint(const Event& event, uint32_t targe
   consumers_meet();
 }
 
-// ---- tagged values (tagged.cuh)
+// ---- tagged values. Tags never come twice in a row.
 
+__device__ __forceinline__ void store_tagged(uint64_t* to, uint32_t value, uint32_t tag) {
+  const uint64_t word = uint64_t{tag} << 32 | value;
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
+}
 __device__ __forceinline__ void store_tagged(uint64_t* to, float value, uint32_t tag) {
   store_tagged(to, __float_as_uint(value), tag);
 }
+__device__ __forceinline__ uint64_t read_tagged(const uint64_t* from) {
+  uint64_t word;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+  return word;
+}
+__device__ __forceinline__ float value_of(uint64_t word) {
+  return __uint_as_float(static_cast<uint32_t>(word));
+}
+
 /// kWords values, 1, 2 or 4 that follow each other (16 bytes aligned from 2 on); true if all have the tag.
 template <int kWords>
 struct Tagged {
@@ -78,11 +95,15 @@ struct Tagged {
     } else {
 #pragma unroll
       for (int i = 0; i < kWords; i += 2) {
-        const TaggedPair pair = read_tagged_pair(from + i);
-        value[i] = static_cast<uint32_t>(pair.first);
-        value[i + 1] = static_cast<uint32_t>(pair.second);
-        there = there && static_cast<uint32_t>(pair.first >> 32) == tag &&
-                static_cast<uint32_t>(pair.second >> 32) == tag;
+        uint64_t a, b;
+        asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];"
+                     : "=l"(a), "=l"(b)
+                     : "l"(from + i)
+                     : "memory");
+        value[i] = static_cast<uint32_t>(a);
+        value[i + 1] = static_cast<uint32_t>(b);
+        there =
+            there && static_cast<uint32_t>(a >> 32) == tag && static_cast<uint32_t>(b >> 32) == tag;
       }
     }
     return there;
@@ -96,13 +117,12 @@ struct Tagged {
 
 // ---- tallies: 56 bits of a sum of at most 255 numbers, each below 2^38 units, over 8 bits of their count
 
-inline constexpr float kTallyUnits = 1048576.0f;  // in 1
+inline constexpr float kTallyUnits = 16777216.0f;  // in 1
 inline constexpr int kMostAdders = 255;
 // Four tallies to a sector of 32 bytes, sectors apart from each other: what all blocks add to should not meet in one slice of the L2.
 inline constexpr int kTallySectorWords = 32;
-inline constexpr int kMaxTallies = kMaxExperts;
-// Places in turn: who clears those of two layers on is known to have done so by the event of the layer between. Three would do, but for
-// the number of a layer, which must count on through 2^32.
+inline constexpr int kMaxTallies = 256;
+// Places in turn: who clears those of two layers on is known to have done so by the event of the layer between.
 inline constexpr int kTallyLayers = 4;
 inline constexpr int64_t kTallyBytes = int64_t{kMaxTallies / 4} * kTallySectorWords * 8;
 

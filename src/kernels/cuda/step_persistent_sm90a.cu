@@ -3,7 +3,7 @@
 //
 // Such a step is a chain of short phases, bound by bytes only if the memory is never idle between them. So the blocks stay, and
 //   feed       one thread streams every weight of the step, in the order of its use, into the rings of moe_small.cuh: over the borders of
-//              phases and layers, into 192 KiB a multiprocessor, few at a time (persistent_feed.cuh). Only the experts' weights wait, for the picks
+//              phases and layers, as far ahead as there is room (192 KiB a multiprocessor). Only the experts' weights wait, for the picks
 //   scout      one warp, a layer ahead: the layer's description, and what is small into the L2 (persistent_scout.cuh)
 //   consumers  sixteen warps (persistent_walk.cuh):  norm, q k v | attention | output, gate | picks, norm, experts up | experts down
 // At each bar the blocks meet in memory: a counter of arrivals, values that carry a tag, or sums that count who has added. No block waits for more than it reads.
@@ -40,7 +40,7 @@ __device__ __forceinline__ void produce(const PersistentStep& step, const Plan& 
 
 __device__ void prepare_block(const Plan& plan, Block& block) {
   const Shape& shape = plan.shape;
-  const int thread = static_cast<int>(threadIdx.x);
+  const int thread = static_cast<int>(threadIdx.x), top_k = shape.rule.top_k;
   if (thread < kGroups * kStages) {
     barrier_init(shared_address(&block.s.full[thread]), 1);
     barrier_init(shared_address(&block.s.empty[thread]), kGroupWarps);
@@ -48,7 +48,9 @@ __device__ void prepare_block(const Plan& plan, Block& block) {
   if (thread == 0) {
     barrier_init(shared_address(&block.routed), 1);
     barrier_init(shared_address(&block.described), 1);
-    block.work = Work(shape, shape.rule.top_k);
+    block.s.num_hit = top_k;
+    block.s.hit_row[top_k] = top_k;
+    block.work = Work(shape, top_k);
     block.qkv_stages = plan.qkv.of_block();
     block.output_stages = plan.output.of_block();
   }
@@ -56,6 +58,10 @@ __device__ void prepare_block(const Plan& plan, Block& block) {
     const int first = thread * shape.down_blocks / shape.down_share + thread;
     const int last = ((thread + 1) * shape.down_blocks - 1) / shape.down_share + thread;
     block.part[thread] = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
+  }
+  if (thread < top_k) {
+    block.s.hit_row[thread] = thread;
+    block.s.row_token[thread] = 0;
   }
   barrier_init_done();
 }
@@ -75,7 +81,7 @@ __device__ void prepare_span(const PersistentStep& step, const Plan& plan, Block
       *reinterpret_cast<const uint32_t*>(static_cast<const char*>(step.workspace) + plan.at.epoch);
 }
 
-template <int kZ, int kQuads>
+template <int kZ>
 __global__ void __launch_bounds__(kStepThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentStep step,
                       const __grid_constant__ Plan plan) {
@@ -97,15 +103,15 @@ __global__ void __launch_bounds__(kStepThreads, 1)
     if (warp_id() == kConsumers + 1) Scout(step, block).run();
   } else {
     take_registers<kConsumerRegisters>();
-    Walk<kZ, kQuads>(step, plan, block, dynamic).run();
+    Walk<kZ>(step, plan, block, dynamic).run();
   }
 }
 
 // ---- the host's side
 
-template <int kZ, int kQuads>
+template <int kZ>
 void launch(const PersistentStep& step, cudaStream_t stream) {
-  const auto kernel = persistent_kernel<kZ, kQuads>;
+  const auto kernel = persistent_kernel<kZ>;
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kDynamicBytes);
   cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                        cudaSharedmemCarveoutMaxShared);
@@ -157,8 +163,8 @@ const char* persistent_refusal(const PersistentStep& step) noexcept {
   if (!device_chains()) return "needs Hopper, and launches that may be chained";
   if (blocks > kMostAdders) return "needs a device of at most 255 multiprocessors";
   if (const char* why = attention_refusal(step)) return why;
-  if (step.width > kMaxWidth || !DenseCut::can(qkv, step.width) ||
-      !DenseCut::can(step.width, heads)) {
+  if (step.width > kMaxWidth || step.width < 256 || heads < 256 ||
+      !DenseCut::can(qkv, step.width) || !DenseCut::can(step.width, heads)) {
     return "needs products of 256 to 4096 inputs";
   }
   if (step.experts.rule.experts > kMaxGateExperts || step.experts.rule.top_k > kMaxPicks) {
@@ -176,11 +182,8 @@ int64_t persistent_workspace(const PersistentStep& step) noexcept {
 }
 
 void run_persistent(const PersistentStep& step, StreamHandle stream) noexcept {
-  const bool narrow = step.width <= kMaxWidth / kMostQuads;
-  if (step.head_dim == 64)
-    return narrow ? launch<64, 1>(step, stream) : launch<64, 2>(step, stream);
-  if (narrow) return launch<128, 1>(step, stream);
-  launch<128, 2>(step, stream);
+  if (step.head_dim == 64) return launch<64>(step, stream);
+  launch<128>(step, stream);
 }
 
 }  // namespace switchyard::cuda
