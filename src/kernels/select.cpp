@@ -116,8 +116,13 @@ std::string refusal(const MoeFfn::Kernel& kernel, const MoeFfn::Problem& problem
   if (const char* why = kernel.refusal(problem); why != nullptr) {
     return fmt::format("refused: {}", why);
   }
-  if (!kernel.suits(problem, 1) || !kernel.suits(problem, problem.max_tokens)) {
-    return fmt::format("does not take steps of 1 to {} tokens", problem.max_tokens);
+  constexpr int64_t kEach = 64;  // from there on what fits does not depend on single tokens
+  for (int64_t tokens = 1; tokens <= std::min(problem.max_tokens, kEach); ++tokens) {
+    if (!kernel.suits(problem, tokens))
+      return fmt::format("does not take steps of {} tokens", tokens);
+  }
+  if (!kernel.suits(problem, problem.max_tokens)) {
+    return fmt::format("does not take steps of {} tokens", problem.max_tokens);
   }
   return {};
 }

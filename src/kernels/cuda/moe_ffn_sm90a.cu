@@ -16,6 +16,7 @@
 // Sources: NVIDIA's PTX ISA 9.0 (wgmma, mbarrier); Gale et al. 2022, arXiv 2211.15841 (dropless MoE by grouped products).
 #include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/moe_ffn_sm90a_tiles.cuh"
+#include "kernels/cuda/moe_small_claim.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 namespace switchyard::cuda {
@@ -23,7 +24,8 @@ namespace {
 
 using sm90a::MoeFfnParams;
 
-static_assert(sm90a::kFirstSync + sm90a::kSyncClaimed < MoeFfn::kSyncWords);
+static_assert(sm90a::kFirstSync + sm90a::kSyncClaimed < small_layer::kTaggedWord,
+              "the words that the single launch tags lie behind");
 
 /// A tile and the mean rows of an expert up to which it is the right one.
 struct Choice {

@@ -22,8 +22,6 @@ inline constexpr int kStageInputs = kStageBlocks * MoePack::kAtomInputs;
 inline constexpr int kMaxStages = 3;  // of the ring of a group
 inline constexpr int kMaxSharedBytes = 227 * 1024;
 inline constexpr int kOutputs = MoePack::kBlockRows;  // of a piece
-inline constexpr int kFirstJoin =
-    32;  // of Args::sync: counters of parts; word 0 is the grid's barrier
 
 // Barriers of the block by number; 0 is __syncthreads.
 inline constexpr int kConsumersBarrier = 1, kGroupBarrier = 2;
@@ -137,13 +135,6 @@ struct Piece {
               number % pieces_in_row(shape) * shape.piece_blocks, shape.piece_blocks) {}
   __device__ static int pieces_in_row(const Shape& shape) {
     return (shape.down_blocks + shape.piece_blocks - 1) / shape.piece_blocks;
-  }
-  // Block (of threads) i gives its part of the sums as number i + row_block; these are the first and the last.
-  __device__ int first_part(const Shape& shape) const {
-    return row_block * shape.down_blocks / shape.down_share + row_block;
-  }
-  __device__ int last_part(const Shape& shape) const {
-    return ((row_block + 1) * shape.down_blocks - 1) / shape.down_share + row_block;
   }
 
  private:

@@ -12,8 +12,7 @@ namespace switchyard::cuda::persistent {
 // Only rules without groups, powers and rare scores come here: what is executed must stay small, as every layer runs through all of the
 // kernel's code, and instructions that are no longer in the multiprocessor's cache come from the L2.
 inline bool is_plain(const RouteRule& rule) {
-  return rule.top_groups >= rule.num_groups && rule.norm_order == 1 &&
-         rule.score != RouteRule::Score::sqrt_softplus;
+  return is_flat(rule) && rule.score != RouteRule::Score::sqrt_softplus;
 }
 
 /// Which share of which expert's logit a thread adds up, and the gate's values for it.

@@ -224,10 +224,11 @@ __device__ __forceinline__ Pick choose_experts(const RouteRule& rule, const floa
   return pick;
 }
 
-/// Rules without groups and powers, said so that the compiler sees it: a layer runs once through the code for its picks, and what is
+/// Rules without groups and powers, and that choose by logits, said so that the compiler sees it: a layer runs once through the code for its picks, and what is
 /// not there need not come from the L2.
 inline bool is_flat(const RouteRule& rule) {
-  return rule.top_groups >= rule.num_groups && rule.norm_order == 1;
+  const bool by_score = rule.num_groups > 1 && rule.group_score == RouteRule::GroupScore::sum_top_2;
+  return rule.top_groups >= rule.num_groups && rule.norm_order == 1 && !by_score;
 }
 __device__ __forceinline__ RouteRule flat_rule(RouteRule rule) {
   rule.num_groups = rule.top_groups = 1;
