@@ -117,13 +117,11 @@ std::string refusal(const MoeFfn::Kernel& kernel, const MoeFfn::Problem& problem
     return fmt::format("refused: {}", why);
   }
   constexpr int64_t kEach = 64;  // from there on what fits does not depend on single tokens
-  for (int64_t tokens = 1; tokens <= std::min(problem.max_tokens, kEach); ++tokens) {
-    if (!kernel.suits(problem, tokens))
-      return fmt::format("does not take steps of {} tokens", tokens);
+  bool suits = kernel.suits(problem, problem.max_tokens);
+  for (int64_t tokens = 1; suits && tokens <= std::min(problem.max_tokens, kEach); ++tokens) {
+    suits = kernel.suits(problem, tokens);
   }
-  if (!kernel.suits(problem, problem.max_tokens)) {
-    return fmt::format("does not take steps of {} tokens", problem.max_tokens);
-  }
+  if (!suits) return fmt::format("does not take steps of 1 to {} tokens", problem.max_tokens);
   return {};
 }
 
