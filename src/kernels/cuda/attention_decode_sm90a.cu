@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decode attention on Hopper, bound by the stream of K and V: one block of a multiprocessor. First all warps take the short sequences,
-// each warp an item (attention_decode_short.cuh); then they have roles:
+// an item for a warp or, where there are few, for four (attention_decode_short.cuh); then they have roles:
 //
 //   scout, producer  a warp each; see attention_decode_sm90a_load.cuh
 //   consumer         two groups of four warps, a ring of units each

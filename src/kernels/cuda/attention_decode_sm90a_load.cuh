@@ -27,7 +27,7 @@ struct DecodeShared {
   using States = SharedStates<kZ, kDecodeGroups, kUnitTiles>;
   static constexpr int kStages = 256 / kZ;         // of each group's ring
   static constexpr int kQueryBytes = kZ * 2 + 16;  // of a head; padded against bank conflicts
-  // What is before `exchange` are the rings of short sequences first: 12 KiB for each warp.
+  // What is before `exchange` are the rings of short sequences first: 12 KiB for a warp that shares its item, else 24.
   alignas(1024) unsigned char ring[kDecodeGroups][kStages][2 * kUnitBytes<kZ>];
   States states[kDecodeStates];
   alignas(16) unsigned char spare[64 * 1024 - kDecodeStates * sizeof(States)];

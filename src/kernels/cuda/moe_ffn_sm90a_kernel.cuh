@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   Shared<TileT>& shared = *reinterpret_cast<Shared<TileT>*>(bytes);
   ask_ahead<TileT>(p);
   if (threadIdx.x == 0) init_barriers(shared);
+  // In this order: combine reads picks and y before it waits (combine.cu), so they must be complete when it begins.
   wait_for_previous();
   let_next_begin();  // in each multiprocessor as soon as this block has left it
   make_plan<TileT>(shared.plan, p);

@@ -103,7 +103,7 @@ __device__ __forceinline__ int warp_id() { return static_cast<int>(threadIdx.x) 
 
 struct Work {
   int tiles;  // items of one hit
-  int items;  // of w13: (hit, 16 hidden columns); dealt in turn, so that all blocks read within few pages
+  int items;  // of w13: (hit, 16 hidden columns); claimed here, and dealt in turn by the persistent step
   int item_stages;
   int down_begin, down_end;  // weight blocks of w2, counted through all its rows of blocks
 

@@ -14,11 +14,11 @@ namespace switchyard::cuda::small_layer {
 
 enum class Claim : uint8_t { item, piece };
 
-// Words of Args::sync, behind those that other entries use from 0: the numbers claimed since the beginning, how many of them before this
+// Words of Args::sync, before those of other entries: the numbers claimed since the beginning, how many of them before this
 // launch, and how many launches; then, behind those of all entries, values that blocks hand on.
 inline constexpr int kClaimWord = 2, kBaseWord = 4, kLaunchWord = 6, kTaggedWord = 1024;
 
-// From the producer to the consumers: numbers on their way. Never full: each has a stage at least, and there are fewer stages.
+// From the producer to the consumers: numbers on their way. Never full: each but the ends has a stage at least, and there are fewer stages.
 struct Queue {
   static constexpr int kEntries = 32;
   uint64_t entry[kEntries];  // turn + 1 | number

@@ -65,14 +65,6 @@ class Rows {
     for (int i = 0; i < kQuads; ++i) sum += squares_of(x[i]);
     return sum;
   }
-  static __device__ __forceinline__ float dot(const Row& x, const Row& y) {
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < kQuads; ++i) {
-      sum += x[i].x * y[i].x + x[i].y * y[i].y + x[i].z * y[i].z + x[i].w * y[i].w;
-    }
-    return sum;
-  }
   static __device__ __forceinline__ void weigh(const Row& w, Row& x) {
 #pragma unroll
     for (int i = 0; i < kQuads; ++i) {

@@ -8,7 +8,6 @@
 
 namespace switchyard::cuda::persistent {
 
-// The consumers' way through the layers.
 template <int kZ>
 class Walk : Rows {
   // Threads that wait for the rows, and that tell of them, while warp 0 makes the picks.
@@ -86,7 +85,7 @@ class Walk : Rows {
       const int row = plan_.qkv.row(local);
       const float bias = layer.qkv_bias != nullptr ? layer.qkv_bias[row] : 0.0f;
       const float value = dense_sum(plan_.qkv, block_, local) + bias;
-      store_tagged(array<uint64_t>(plan_.at.qkv) + row, value, tag(l));
+      store_number(array<uint64_t>(plan_.at.qkv) + row, value, tag(l));
       if (row < q_rows) q_square = value * value;
       if (row >= q_rows && row < q_rows + step_.kv_heads * step_.head_dim) {
         k_square = value * value;
@@ -98,7 +97,7 @@ class Walk : Rows {
     consumers_meet();
     if (thread_ < 2) {
       uint64_t* const to = array<uint64_t>(plan_.at.squares) + thread_ * gridDim.x + blockIdx.x;
-      store_tagged(to, shared_sum(thread_), tag(l));
+      store_number(to, shared_sum(thread_), tag(l));
     }
   }
 
@@ -237,7 +236,7 @@ class Walk : Rows {
   }
   __device__ __forceinline__ void leave_part(const Piece& piece, int l) const {
     const int part = static_cast<int>(blockIdx.x) + piece.row_block;
-    store_tagged(array<uint64_t>(plan_.at.parts) + part * kOutputs + lane(),
+    store_number(array<uint64_t>(plan_.at.parts) + part * kOutputs + lane(),
                  sum_shares(shares(), lane()), tag(l));
   }
 

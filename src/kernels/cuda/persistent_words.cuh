@@ -8,6 +8,7 @@
 #pragma once
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/moe_small.cuh"
+#include "kernels/cuda/tagged.cuh"
 
 namespace switchyard::cuda::persistent {
 
@@ -35,17 +36,12 @@ __device__ __forceinline__ void poll(const Event& event, uint32_t target) {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&event.count) : "memory");
   } while (now < target);
 }
-/// All consumers: what they wrote is there for who waits.
-__device__ __forceinline__ void tell(Event& event) {
-  consumers_meet();
-  if (threadIdx.x == 0) arrive_at(event);
-}
 __device__ __forceinline__ void wait_until(const Event& event, uint32_t target) {
   if (threadIdx.x == 0) poll(event, target);
   consumers_meet();
 }
 
-// ---- hints: tagged values are on their way, or here
+// ---- hints: tagged values are on their way
 
 __device__ __forceinline__ void hint_at(Event& event) {
   asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(&event.count) : "memory");
@@ -63,22 +59,10 @@ __device__ __forceinline__ void wait_for_hint(const Event& event, uint32_t targe
   consumers_meet();
 }
 
-// ---- tagged values. Tags never come twice in a row.
+// ---- tagged values: tagged.cuh's words, several at a time
 
-__device__ __forceinline__ void store_tagged(uint64_t* to, uint32_t value, uint32_t tag) {
-  const uint64_t word = uint64_t{tag} << 32 | value;
-  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
-}
-__device__ __forceinline__ void store_tagged(uint64_t* to, float value, uint32_t tag) {
+__device__ __forceinline__ void store_number(uint64_t* to, float value, uint32_t tag) {
   store_tagged(to, __float_as_uint(value), tag);
-}
-__device__ __forceinline__ uint64_t read_tagged(const uint64_t* from) {
-  uint64_t word;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
-  return word;
-}
-__device__ __forceinline__ float value_of(uint64_t word) {
-  return __uint_as_float(static_cast<uint32_t>(word));
 }
 
 /// kWords values, 1, 2 or 4 that follow each other (16 bytes aligned from 2 on); true if all have the tag.
@@ -95,15 +79,11 @@ struct Tagged {
     } else {
 #pragma unroll
       for (int i = 0; i < kWords; i += 2) {
-        uint64_t a, b;
-        asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];"
-                     : "=l"(a), "=l"(b)
-                     : "l"(from + i)
-                     : "memory");
-        value[i] = static_cast<uint32_t>(a);
-        value[i + 1] = static_cast<uint32_t>(b);
-        there =
-            there && static_cast<uint32_t>(a >> 32) == tag && static_cast<uint32_t>(b >> 32) == tag;
+        const TaggedPair pair = read_tagged_pair(from + i);
+        value[i] = static_cast<uint32_t>(pair.first);
+        value[i + 1] = static_cast<uint32_t>(pair.second);
+        there = there && static_cast<uint32_t>(pair.first >> 32) == tag &&
+                static_cast<uint32_t>(pair.second >> 32) == tag;
       }
     }
     return there;

@@ -68,7 +68,7 @@ struct MoeFfn {
     const float* next_norm = nullptr;  ///< [D] f32; null: no next_x
     float next_epsilon = 0;
     void* next_x = nullptr;     ///< [T, D] bf16
-    uint32_t* sync = nullptr;   ///< [kSyncWords]
+    uint32_t* sync = nullptr;   ///< [kSyncWords]; of one call at a time
     void* workspace = nullptr;  ///< the entry's workspace bytes, aligned to 1024; any content
     Stop stop = Stop::never;    ///< entries that do not route obey it
     bool scored = false;        ///< as MoeRoute::Args, in the first bytes of the workspace
