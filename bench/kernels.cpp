@@ -24,6 +24,7 @@
 #include <fmt/format.h>
 
 #include "base/trace.h"
+#include "baselines/splitmix64.h"
 #include "device/cpu_features.h"
 #include "kernels/cpu/ceilings.h"
 #include "moe/exchange/local.h"
@@ -62,20 +63,9 @@ T take(Result<T> result) {
   return *std::move(result);
 }
 
-// splitmix64 (Steele, Lea, Flood 2014): the same few lines give the same routing in every language.
-struct Random {
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9E3779B97F4A7C15ull);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
-};
-
 // K different experts for each of T tokens: the first K steps of a Fisher-Yates shuffle.
 std::vector<int32_t> draw_routing(const Shape& shape, int tokens, uint64_t seed) {
-  Random random{seed};
+  SplitMix64 random{seed};
   std::vector<int32_t> ids, deck(static_cast<size_t>(shape.experts));
   for (int t = 0; t < tokens; ++t) {
     for (int e = 0; e < shape.experts; ++e) deck[e] = e;
@@ -89,7 +79,7 @@ std::vector<int32_t> draw_routing(const Shape& shape, int tokens, uint64_t seed)
 
 // Sum of four uniforms, scaled to the standard deviation wanted: normal enough for a speed test.
 std::vector<float> make_noise(size_t count, double deviation, uint64_t seed) {
-  Random random{seed};
+  SplitMix64 random{seed};
   std::vector<float> noise(count);
   for (float& value : noise) {
     const uint64_t bits = random.next();
@@ -111,7 +101,7 @@ class Noise {
   }
   // Matrix `part` (gate, up, down) of an expert of a layer, [n, k].
   TensorView matrix(int layer, int expert, int part, int64_t n, int64_t k) const {
-    Random random{static_cast<uint64_t>((layer * 1000 + expert) * 3 + part)};
+    SplitMix64 random{static_cast<uint64_t>((layer * 1000 + expert) * 3 + part)};
     const auto start = static_cast<int64_t>(random.next() % static_cast<uint64_t>(matrix_));
     return TensorView::of(values_.data() + start, {n, k});
   }

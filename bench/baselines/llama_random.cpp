@@ -29,6 +29,8 @@
 #include <gguf.h>
 #include <llama.h>
 
+#include "splitmix64.h"
+
 namespace {
 
 struct Geometry {
@@ -56,17 +58,9 @@ struct Order {
   std::exit(2);
 }
 
-// splitmix64 (Steele, Lea, Flood 2014).
-struct Random {
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9E3779B97F4A7C15ull);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
-  float between_one() { return static_cast<float>(next() >> 40) * 0x1p-23F - 1.0F; }
-};
+float between_one(SplitMix64& random) {
+  return static_cast<float>(random.next() >> 40) * 0x1p-23F - 1.0F;
+}
 
 // Blocks of values that matrices are cut from, one for each type and number of inputs; ones for no inputs.
 class Blocks {
@@ -86,9 +80,9 @@ class Blocks {
 
   static std::vector<float> draw(int64_t inputs) {
     std::vector<float> values(kValues);
-    Random random{static_cast<uint64_t>(inputs)};
+    SplitMix64 random{static_cast<uint64_t>(inputs)};
     const float bound = std::sqrt(3.0F / static_cast<float>(inputs));
-    for (float& value : values) value = bound * random.between_one();
+    for (float& value : values) value = bound * between_one(random);
     return values;
   }
 

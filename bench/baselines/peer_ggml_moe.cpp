@@ -23,6 +23,8 @@
 #include <ggml-cpu.h>
 #include <ggml.h>
 
+#include "splitmix64.h"
+
 namespace {
 
 struct Shape {
@@ -47,20 +49,9 @@ struct Options {
   std::exit(2);
 }
 
-// splitmix64 (Steele, Lea, Flood 2014): the same few lines give the same routing in every language.
-struct Random {
-  uint64_t state;
-  uint64_t next() {
-    uint64_t z = (state += 0x9E3779B97F4A7C15ull);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31);
-  }
-};
-
 // Draws K different experts for each of T tokens: the first K steps of a Fisher-Yates shuffle.
 std::vector<int32_t> draw_routing(const Shape& shape, int tokens, uint64_t seed) {
-  Random random{seed};
+  SplitMix64 random{seed};
   std::vector<int32_t> ids;
   std::vector<int32_t> deck(shape.experts);
   for (int t = 0; t < tokens; ++t) {
@@ -75,7 +66,7 @@ std::vector<int32_t> draw_routing(const Shape& shape, int tokens, uint64_t seed)
 
 // Sum of four uniforms, scaled to the standard deviation wanted: normal enough for a speed test.
 std::vector<float> make_noise(size_t count, float deviation, uint64_t seed) {
-  Random random{seed};
+  SplitMix64 random{seed};
   std::vector<float> noise(count);
   for (float& value : noise) {
     const uint64_t bits = random.next();
