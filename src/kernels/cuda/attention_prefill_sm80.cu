@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kThreads, 2) prefill_kernel(Attend a) {
 template <int kZ>
 void launch(const Attend& args, StreamHandle stream) {
   constexpr int kBytes = sizeof(Shared<kZ>);
-  // Where this fails, so does every launch, and the step's synchronisation tells it.
+  // Where this fails, so does every launch, and the step tells it.
   static const cudaError_t raised =
       cudaFuncSetAttribute(prefill_kernel<kZ>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   (void)raised;

@@ -7,6 +7,7 @@
 //   operands, so nothing is rearranged. Weights are the 16-row operand, tokens the 8-column one. Bound by the
 //   weights' bytes: n k 2 / bandwidth. The split of k is fixed, so a token's bits depend on nothing but its row.
 #include "kernels/cuda/chain.cuh"
+#include "kernels/cuda/read_shared.cuh"
 #include "kernels/cuda/step.h"
 #include "kernels/cuda/step_math.cuh"
 
@@ -91,12 +92,7 @@ struct Ring {
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
   __device__ uint4 read(int slot, int i) const {
-    uint4 v;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3},[%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "r"(at + (slot * kSlots + i) * kWarp * 16)
-                 : "memory");
-    return v;
+    return read_shared(at + (slot * kSlots + i) * kWarp * 16);
   }
 };
 
@@ -181,7 +177,7 @@ template <int kTiles, int kSkinnyWarps>
 void launch_skinny_with(const Dense& args, unsigned blocks, StreamHandle stream) {
   constexpr int kBytes = Ring<kTiles, ring_depth(kTiles)>::bytes(kSkinnyWarps);
   static_assert(kBytes >= kSkinnyWarps * kTiles * kSkinnyRows * 8 * 4, "the sums do not fit");
-  // Where this fails, so does every launch, and the step's synchronisation tells it.
+  // Where this fails, so does every launch, and the step tells it.
   static const cudaError_t raised = cudaFuncSetAttribute(
       skinny_kernel<kTiles, kSkinnyWarps>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   (void)raised;

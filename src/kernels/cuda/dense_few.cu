@@ -11,6 +11,7 @@
 // depend on its row alone; without a norm they are dense_skinny's.
 // Floor: the weights' bytes, n k 2 / bandwidth.
 #include "kernels/cuda/chain.cuh"
+#include "kernels/cuda/read_shared.cuh"
 #include "kernels/cuda/step.h"
 #include "kernels/cuda/step_math.cuh"
 
@@ -31,14 +32,6 @@ int64_t token_bytes(const Dense& a) { return a.tokens * (a.k * 2 + kPadBytes); }
 __device__ __forceinline__ void copy_weights(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global.L2::256B [%0], [%1], 16;" ::"r"(to), "l"(from)
                : "memory");
-}
-__device__ __forceinline__ uint4 read_shared(uint32_t at) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3},[%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(at)
-               : "memory");
-  return v;
 }
 
 // A lane's two weight rows, kDepth steps of them.
@@ -257,7 +250,7 @@ void launch_with(const Dense& args, unsigned blocks, StreamHandle stream) {
   static_assert(ring_bytes<kWarps, kDepth>() >= kWarps * kRows * (kTokens + 1) * 4,
                 "the sums do not fit");
   const auto kernel = few_kernel<kWarps, kDepth, kNorm>;
-  // Where this fails, so does every launch that needs it, and the step's synchronisation tells it.
+  // Where this fails, so does every launch that needs it, and the step tells it.
   static const cudaError_t raised = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most_shared_bytes()));
   (void)raised;

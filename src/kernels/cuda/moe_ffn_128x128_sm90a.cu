@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Hopper MoE kernel with items of 128 weight rows x up to 128 tokens: up to about 160 tokens of an expert, and widths that 256 does not divide.
+// The Hopper MoE kernel with items of 128 weight rows x up to 128 tokens: where 256 does not divide the widths, for more than some 20 tokens of an expert.
 #include "kernels/cuda/moe_ffn_sm90a_kernel.cuh"
 #include "kernels/cuda/moe_ffn_sm90a_tiles.cuh"
 

@@ -41,7 +41,7 @@ struct Queue {
     barrier_arrive(shared_address(&known));
   }
   __device__ void wait() const { barrier_wait(shared_address(&known), 0); }
-  /// Of the values that this launch hands on; never 0, as no other launch's.
+  /// Of the values that this launch hands on; never 0, as no launch's before for some 2^31 launches.
   __device__ uint32_t tag() const {
     wait();
     return launch | 0x80000000u;

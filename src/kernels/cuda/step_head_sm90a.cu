@@ -11,6 +11,7 @@
 // Source: Zhang and Sennrich 2019, arXiv 1910.07467 (RMS norm).
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/read_shared.cuh"
 #include "kernels/cuda/step_draw.cuh"
 #include "kernels/cuda/step_head.h"
 #include "kernels/cuda/step_math.cuh"
@@ -124,15 +125,6 @@ __device__ void norm_tokens(const StepHead& a, Shared& s, char* tokens) {
     }
   }
   consumer_barrier();
-}
-
-__device__ __forceinline__ uint4 read_shared(uint32_t at) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3},[%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(at)
-               : "memory");
-  return v;
 }
 
 // What the threads that finish outputs have seen.
@@ -293,7 +285,7 @@ int stages_of(const StepHead& a) {
 template <int kParts>
 void launch(const StepHead& args, cudaStream_t stream) {
   const auto kernel = head_kernel<kParts>;
-  // Where this fails, so does every launch that needs it, and the step's synchronisation tells it.
+  // Where this fails, so does every launch that needs it, and the step tells it.
   static const cudaError_t raised =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_bytes());
   (void)raised;

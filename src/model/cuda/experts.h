@@ -69,7 +69,7 @@ class Experts {
   /// Where a gate that makes the picks itself puts them (kernels/cuda/gate_entries.h); nowhere when it may not.
   switchyard::cuda::GateScores scores(const ExpertCall& call,
                                       const ExpertScratch& scratch) const noexcept;
-  /// Errors: Code::device, and only where the host routes: other errors wait for the stream's synchronize().
+  /// Errors: Code::device, and only where the host routes: other errors wait for the end of the step.
   Status run(const BlockWeights& weights, const ExpertCall& call, ExpertScratch& scratch,
              CudaStream& device, const Stream& host);
 
