@@ -157,6 +157,12 @@ Instruments::Instruments(MetricRegistry& r, int num_moe_layers, MetricDetail det
     expired_[i] = &r.counter("switchyard_deadlines_missed_total",
                              "Requests that ended because their time was over, by deadline",
                              {{"deadline", kDeadlines[i]}});
+  constexpr const char* kOutcomes[] = {"used", "wasted", "failed"};
+  for (size_t i = 0; i < ahead_.size(); ++i)
+    ahead_[i] = &r.counter("switchyard_steps_ahead_total",
+                           "Steps that a device began before they were asked for, by what became "
+                           "of them",
+                           {{"outcome", kOutcomes[i]}});
   for (int layer = 0; layer < num_moe_layers; ++layer)
     layers_.push_back(layer_series(r, layer, detail));
   for (size_t stage = 0; stage < kNumStages; ++stage)
@@ -214,6 +220,12 @@ void Instruments::on_step(const schedule::Decision& decision, double step_s,
     catch_up(*series.unrouted, statistics.layer_unrouted(layer), series.seen_unrouted);
     if (series.imbalance != nullptr) series.imbalance->set(statistics.recent_imbalance(layer));
   }
+}
+
+void Instruments::on_steps_ahead(const model::AheadCounts& counts) {
+  catch_up(*ahead_[0], counts.used, seen_ahead_.used);
+  catch_up(*ahead_[1], counts.wasted, seen_ahead_.wasted);
+  catch_up(*ahead_[2], counts.failed, seen_ahead_.failed);
 }
 
 void Instruments::on_phases(Stage stage, const ZoneTimes& times) {

@@ -131,6 +131,7 @@ void EngineLoop::finish_step(const schedule::Decision& decision, int64_t start_n
   scheduler_.commit(decision, outcomes_, {.experts_touched = routing.mean_experts});
   tracer_.add_step(decision.num_tokens, std::ssize(decision.runs), start_ns, end_ns);
   instruments_.on_step(decision, step_s, routing, statistics_);
+  instruments_.on_steps_ahead(model_.steps_ahead());
   if (tracer_.on()) instruments_.on_phases(stage_of(decision), tracer_.times());
   if (records_step_) recorder_->end_step();
 }

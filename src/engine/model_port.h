@@ -18,6 +18,7 @@ class ModelPort {
   virtual Result<TensorView> read_logits() {
     return fail(Code::internal, "this model gives its logits with each step");
   }
+  virtual model::AheadCounts steps_ahead() const noexcept { return {}; }
   virtual void between_steps() = 0;
 };
 

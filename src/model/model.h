@@ -60,6 +60,8 @@ class Model {
   /// One step. The logits are in host memory. Errors: Code::device; non-finite logits are the engine's to see.
   virtual Result<StepOutput> forward(const StepInput& input,
                                      RoutingObserver* observer = nullptr) = 0;
+  /// What became of the steps that StepInput::goes_on_unless allowed; none where a device never goes ahead.
+  virtual AheadCounts steps_ahead() const noexcept { return {}; }
   /// Copies the residual stream after each block ([T, D] f32 per block) during the next forwards;
   /// for tests.
   virtual void set_hidden_probe(std::function<void(int block, TensorView hidden)> probe) = 0;

@@ -51,6 +51,13 @@ struct StepOutput {
   TensorView pick{};  ///< [N] i32, where the model has chosen; else no data
 };
 
+/// Steps that a device began before they were asked for, since the model was loaded.
+struct AheadCounts {
+  uint64_t used = 0;    ///< asked for afterwards
+  uint64_t wasted = 0;  ///< not: another one was
+  uint64_t failed = 0;  ///< could not be queued
+};
+
 /// Sees every layer's routing as it happens (for statistics). Called on the driving thread, between
 /// kernels.
 class RoutingObserver {

@@ -140,7 +140,7 @@ Result<StepOutput> CudaModel::run(const StepInput& input, RoutingObserver* obser
 
 // Turns on the device and here may differ after a step that was not queued whole.
 void CudaModel::start_over() {
-  ahead_ = false;
+  ahead_.forget();
   const Status ended = device_.synchronize("end a step that has failed");
   (void)ended;
   results_.start_over(device_);
@@ -167,7 +167,7 @@ Result<TensorView> CudaModel::read_logits() {
 }
 
 Result<TensorView> CudaModel::last_logits() {
-  if (ahead_) SWITCHYARD_TRY(repeat_last());
+  if (ahead_.queued()) SWITCHYARD_TRY(repeat_last());
   const int64_t bytes = last_.rows * config_.vocab * 4;
   device_.copy_out(host_results_.logits.data(), buffers_.logits, bytes);
   SWITCHYARD_TRY(device_.synchronize("read logits"));

@@ -21,6 +21,7 @@
 #include "model/cuda/step_arrays.h"
 #include "model/cuda/weights.h"
 #include "model/devices.h"
+#include "model/steps_ahead.h"
 
 namespace switchyard::model::cuda {
 
@@ -38,6 +39,7 @@ class CudaModel final : public Model {
   bool can_pick() const noexcept override { return true; }
   Result<StepOutput> forward(const StepInput& input, RoutingObserver* observer) override;
   Result<TensorView> read_logits() override;
+  AheadCounts steps_ahead() const noexcept override { return ahead_.counts(); }
   void set_hidden_probe(std::function<void(int, TensorView)> probe) override {
     hidden_probe_ = std::move(probe);
   }
@@ -139,12 +141,9 @@ class CudaModel final : public Model {
   Picks picks_;
   Step last_;                            // the step before, and
   uint32_t turn_ = 0;                    // its turn
-  bool ahead_ = false;                   // the step after it is queued
-  bool can_go_ahead_ = true;             // until that fails
+  StepsAhead ahead_;                     // of the step after it
   bool captured_ = false;                // a graph was made in the step's time
-  int pause_ = 0;                        // steps until the next may be
   int64_t begun_ns_ = 0, ended_ns_ = 0;  // of the last step, as the host sees it
-  std::map<int, int64_t> usual_ns_;      // that a replayed step lasts, by sequences
   switchyard::cuda::DenseProducts products_;
   std::map<int, CudaGraph> graphs_;  // see graph_key()
   CudaMemory head_workspace_;

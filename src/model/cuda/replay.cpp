@@ -8,7 +8,7 @@
 // tokens, and whoever else gets that block writes a position before reading it, later on the same stream. News of the host's
 // (a newcomer, a cancel) seldom cost that time, as the decision is made as late as can be: shortly before the step at hand should end,
 // by the time that such steps took before. A sequence that ends by its tokens does: the caller weighs that, and a pause follows.
-#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/clock.h"
@@ -18,16 +18,6 @@
 
 namespace switchyard::model::cuda {
 namespace {
-
-// What it takes to queue a step of many launches, and what steps differ by.
-constexpr int64_t kLeastLeadNs = 150'000;
-constexpr int64_t kLeadShare = 20;  // of a step's time
-
-// Steps without a step ahead: after one whose logits had to be made again, and after one for nothing that others had to wait for. Going
-// ahead gains 2 % of a step or a little more (bench/results/notes-gpu-step.md), so a step lost is made up in some 50: with ends
-// that come more often than that, most steps are in turn.
-constexpr int kPause = 256;
-constexpr int kPauseAfterVain = 32;
 
 // Which graph a step replays: by sequences (0: all layers are a single launch), and by what goes along.
 int graph_key(int sequences, bool samples, bool whole, bool advances) {
@@ -76,30 +66,26 @@ Status CudaModel::replay(const Step& step) {
 
 // Whether the step at hand was queued already, by go_ahead().
 bool CudaModel::is_ahead(const StepInput& input, const Step& step) const {
-  return ahead_ && step.as_graph && step.asked.picks && !step.asked.adjusts && !step.shows_picks &&
-         step.asked.draws == last_.asked.draws && step.persistent == last_.persistent &&
+  return ahead_.queued() && step.as_graph && step.asked.picks && !step.asked.adjusts &&
+         !step.shows_picks && step.asked.draws == last_.asked.draws &&
+         step.persistent == last_.persistent &&
          arrays_.is_next(input, picks_.rows(), results_.pick(turn_));
 }
 
-// The same, and then no step is ahead any more. Where another decode step is asked for, that one waits for what was for nothing.
+// The same, and then no step is ahead any more.
 bool CudaModel::takes_ahead(const StepInput& input, const Step& step) {
   const bool known = is_ahead(input, step);
-  if (ahead_ && !known && step.as_graph) pause_ = std::max(pause_, kPauseAfterVain);
-  ahead_ = false;
+  ahead_.take(known, step.as_graph);
   return known;
 }
 
 // Whether to queue the step after this one. Also waits until shortly before the step's end, if that is of use.
 bool CudaModel::wants_ahead(const StepInput& input, const Step& step) {
-  const bool can = can_go_ahead_ && input.goes_on_unless != nullptr && step.as_graph &&
-                   step.asked.picks && !step.asked.adjusts && !step.shows_picks &&
-                   arrays_.can_go_on();
-  const bool pauses = pause_ > 0;
-  if (pauses) --pause_;
-  const int64_t expected = can && !pauses ? usual_ns_[step.shape.sequences] : 0;
-  if (expected == 0) return false;
-  const int64_t lead = std::max(kLeastLeadNs, expected / kLeadShare);
-  results_.wait_before(begun_ns_ + expected - lead, turn_);
+  const bool can = input.goes_on_unless != nullptr && step.as_graph && step.asked.picks &&
+                   !step.asked.adjusts && !step.shows_picks && arrays_.can_go_on();
+  const std::optional<int64_t> by = ahead_.decide_by(begun_ns_, step.shape.sequences);
+  if (!can || !by) return false;
+  results_.wait_before(*by, turn_);
   return !input.goes_on_unless->load(std::memory_order_relaxed);
 }
 
@@ -110,29 +96,25 @@ void CudaModel::go_ahead(const Step& step) {
   Status queued = replay(next);
   const Status launched = device_.launched("queue a step ahead");
   if (queued.ok()) queued = launched;
-  ahead_ = can_go_ahead_ = queued.ok();
-  if (ahead_) {
+  if (queued.ok()) {
+    ahead_.went();
     results_.next_turn();
   } else {
+    ahead_.failed();
     log(LogLevel::warning,
         "decode steps are queued in turn from now on, which is a little slower: {}",
         queued.error().message);
   }
 }
 
-// A pause of the host's own counts little: steps seldom last longer than before. The making of a graph does not count.
+// The making of a graph does not count.
 void CudaModel::learn_time(const Step& step) {
-  constexpr int64_t kSlowly = 8;
-  if (!step.as_graph || captured_) return;
-  int64_t& usual = usual_ns_[step.shape.sequences];
-  const int64_t took = now_ns() - begun_ns_;
-  usual = usual == 0 || took < usual ? took : usual + (took - usual) / kSlowly;
+  if (step.as_graph && !captured_) ahead_.learn(step.shape.sequences, now_ns() - begun_ns_);
 }
 
 // Of a step that another one has followed already, the logits are made again: the same bits, from the same arrays.
 Status CudaModel::repeat_last() {
-  ahead_ = false;
-  pause_ = kPause;
+  ahead_.repeat();
   arrays_.post_again(results_.turn());
   SWITCHYARD_TRY(launch(last_));
   queue_end(last_);
