@@ -270,6 +270,29 @@ bool runs_in_parts() {
   return cuda::norm_gate_parts_accepts(args);
 }
 
+void expect_picks_of_the_sums(int64_t tokens, int experts, int64_t width, bool exact) {
+  SCOPED_TRACE(testing::Message() << tokens << " tokens, " << experts << " x " << width);
+  GateCase c(tokens, experts, width);
+  const PartsOnDevice parts(c, exact, std::min(experts, 8));
+  c.gate = parts.gate.read<float>(experts * width);
+  const auto routed = parts.routed(false);
+  expect_near(parts.y.read<float>(tokens * width), c.expected_rows(), 1e-6);
+  expect_near(parts.rows.read_floats(tokens * width, DType::bf16), c.expected_rows(), 4e-3);
+  const std::vector<float> logits = parts.logits.read<float>(tokens * experts);
+  expect_split_sums(logits, c);
+  EXPECT_EQ(parts.routed(true), routed);
+  EXPECT_EQ(parts.logits.read<float>(tokens * experts), logits);
+}
+
+// What scripts/gpu_sanitize.txt runs.
+TEST(CudaGate, SmallNormGateAndPicksInOneLaunch) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!runs_in_parts()) GTEST_SKIP() << "for sm_90 alone";
+  expect_picks_of_the_sums(1, 5, 32, true);
+  expect_picks_of_the_sums(33, 17, 1024, false);
+  expect_picks_of_the_sums(40, 160, 288, false);
+}
+
 TEST(CudaGate, NormGateAndPicksInOneLaunch) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
   if (!runs_in_parts()) GTEST_SKIP() << "for sm_90 alone";
@@ -282,19 +305,8 @@ TEST(CudaGate, NormGateAndPicksInOneLaunch) {
                                          {128, 2048},
                                          {160, 288},
                                          {256, 7168}}) {
-      for (const bool exact : {true, false}) {
-        SCOPED_TRACE(testing::Message() << tokens << " tokens, " << experts << " x " << width);
-        GateCase c(tokens, experts, width);
-        const PartsOnDevice parts(c, exact, std::min(experts, 8));
-        c.gate = parts.gate.read<float>(experts * width);
-        const auto routed = parts.routed(false);
-        expect_near(parts.y.read<float>(tokens * width), c.expected_rows(), 1e-6);
-        expect_near(parts.rows.read_floats(tokens * width, DType::bf16), c.expected_rows(), 4e-3);
-        const std::vector<float> logits = parts.logits.read<float>(tokens * experts);
-        expect_split_sums(logits, c);
-        EXPECT_EQ(parts.routed(true), routed);
-        EXPECT_EQ(parts.logits.read<float>(tokens * experts), logits);
-      }
+      for (const bool exact : {true, false})
+        expect_picks_of_the_sums(tokens, experts, width, exact);
     }
   }
 }

@@ -303,6 +303,7 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 2)
       }
     }
   }
+  copies_wait<0>();  // of a block without inputs
   __syncthreads();
   if (part_token < kTokens) store_sums<SplitT>(s, sum, expert, part_token);
 #pragma unroll
