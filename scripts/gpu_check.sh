@@ -18,6 +18,7 @@
 #   LLAMA      the folder bin that build_llama_cpp.sh cuda made, or an archive of it
 #   PEER_ARGS, MODEL_ARGS, LLAMA_ARGS  more arguments of gpu_layer_peers.py, transformers_gpu.py and llama_gpu.py
 #   MEASURE    parts of measure; default: layer step models
+#   JOBS       runs of sanitizers at a time; default: a third of the cores
 #   REPEATS    runs of each decoding test of measure; default 3
 #   MODELS     of measure, models and llama; default olmoe-1b-7b,qwen3-30b-a3b,mixtral-8x7b
 #   CELLS      of profile: shape:tokens, with spaces between
@@ -125,31 +126,60 @@ count_skipped() {
   ((skipped <= allowed)) || fail "tests were skipped on a machine with a GPU: see SKIPPED above"
 }
 
-# A line is [TOOL,TOOL...] PROGRAM ARGUMENT...; without tools, all of them; '#' begins a comment.
+# A line is [TOOL,TOOL...] [--OPTION=VALUE...] PROGRAM ARGUMENT...; without tools, all three; '#' begins a comment. Each tool of each
+# line is a job of its own, $JOBS at a time: the tools keep the host busier than the device.
 step_sanitize() {
   command -v compute-sanitizer >/dev/null || { fail "compute-sanitizer is not on the PATH"; return; }
   [[ -f scripts/gpu_sanitize.txt ]] || { fail "scripts/gpu_sanitize.txt is missing"; return; }
   link_sources
-  local failed=0 line tools tool words path
+  local line tool tools words path options number=0 most=${JOBS:-$(($(nproc) / 3 > 1 ? $(nproc) / 3 : 1))}
+  rm -f "$out"/sanitize.job* "$out/sanitizer.txt"
   while IFS= read -r line; do
     line=${line%%#*}
     read -ra words <<<"$line"
     ((${#words[@]} > 0)) || continue
-    tools=memcheck,racecheck,synccheck
+    tools=memcheck,racecheck,synccheck options=()
     if [[ ${words[0]} =~ ^(memcheck|racecheck|synccheck|initcheck)(,|$) ]]; then
       tools=${words[0]}
       words=("${words[@]:1}")
     fi
-    path=$(program "$(basename "${words[0]}")") || { failed=1; continue; }
+    while [[ ${words[0]:-} == --* ]]; do
+      options+=("${words[0]}")
+      words=("${words[@]:1}")
+    done
+    path=$(program "$(basename "${words[0]:-no_program}")") || path=
     for tool in ${tools//,/ }; do
-      say "== $tool: ${words[*]}"
-      compute-sanitizer --tool "$tool" --error-exitcode 9 "$path" "${words[@]:1}" >"$out/sanitize.last" 2>&1 || failed=1
-      cat "$out/sanitize.last" >>"$out/sanitizer.txt"
-      grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|\[  (PASSED|FAILED)' "$out/sanitize.last" || tail -5 "$out/sanitize.last"
+      while (($(jobs -rp | wc -l) >= most)); do wait -n; done
+      number=$((number + 1))
+      sanitize_job "$out/sanitize.job$number" "$tool" "$path" "${options[@]}" -- "${words[@]:1}" &
     done
   done <scripts/gpu_sanitize.txt
-  rm -f "$out/sanitize.last"
-  return "$failed"
+  wait
+  cat "$out"/sanitize.job*.log >"$out/sanitizer.txt"
+  local passed
+  passed=$(cat "$out"/sanitize.job*.passed 2>/dev/null | wc -l)
+  rm -f "$out"/sanitize.job*
+  say "sanitizers: $passed of $number jobs passed"
+  ((passed == number && number > 0))
+}
+
+# sanitize_job RECORD TOOL PROGRAM OPTION... -- ARGUMENT...: RECORD.log, RECORD.passed, and a line. A job in which no test ran has passed only if they
+# are for other devices.
+sanitize_job() {
+  local record=$1 tool=$2 path=$3 options=() begin=$SECONDS result=FAILED what
+  shift 3
+  while [[ $1 != -- ]]; do options+=("$1") && shift; done
+  shift
+  what=("$tool" "${options[@]}" "$(basename "$path")" "$@")
+  say "==== ${what[*]}" >"$record.log"
+  if [[ -n $path ]] && compute-sanitizer --tool "$tool" --error-exitcode 9 "${options[@]}" "$path" "$@" >>"$record.log" 2>&1 &&
+    grep -qE '^\[  PASSED  \] [1-9]|^for sm_90 alone' "$record.log"; then
+    result=ok
+    say "$tool" >"$record.passed"
+  fi
+  say "$result, $((SECONDS - begin)) s, ${what[*]}:" \
+    "$(grep -hE 'ERROR SUMMARY|RACECHECK SUMMARY|\[  (PASSED|FAILED)' "$record.log" | sed -E 's/^=+ //' | paste -sd' ')"
+  [[ $result == ok ]] || tail -5 "$record.log"
 }
 
 step_measure() {

@@ -237,6 +237,36 @@ TEST_P(FastAttention, AgreesWithTheReference) {
   }
 }
 
+// What scripts/gpu_sanitize.txt runs: each kernel and role with as little as takes all its ways.
+void expect_the_references(const std::vector<AttentionCase>& shapes) {
+  for (const AttentionCase& shape : shapes) {
+    SCOPED_TRACE(shape.name);
+    AttentionInputs in(shape);
+    for (float& value : in.q()) value = to_float(to_bf16(value));
+    const auto expected = in.run(cases::reference_of<Attention>(), DType::bf16, in.all(), 1);
+    const auto found = in.run(kOnDevice, DType::bf16, in.all(), 1);
+    EXPECT_LE(relative_error(found, expected), 6e-3) << compare(found, expected).text();
+  }
+}
+
+TEST_P(FastAttention, SmallDecodeWithoutSpans) {
+  expect_the_references({{"short", 4, 2, 128, 16, {{0, 1}, {30, 1}, {127, 1}}},
+                         {"blocks of 64", 4, 4, 64, 64, {{5, 1}, {100, 1}}},
+                         {"in a window", 4, 1, 64, 16, {{300, 1}, {127, 1}}, 100},
+                         {"a warp for each", 16, 16, 64, 64, short_decodes(40)}});
+}
+
+TEST_P(FastAttention, SmallDecodeInSpans) {
+  expect_the_references({{"spans", 8, 1, 128, 16, {{700, 1}, {40, 1}}},
+                         {"blocks of 64", 4, 2, 64, 64, {{600, 1}}},
+                         {"a mixed step", 4, 1, 128, 16, {{0, 20}, {200, 1}, {0, 0}, {1, 1}}}});
+}
+
+TEST_P(FastAttention, SmallPrefill) {
+  expect_the_references({{"a prime", 4, 2, 64, 16, {{0, 67}}},
+                         {"a chunk, blocks of 64", 4, 1, 128, 64, {{70, 65}, {130, 2}}}});
+}
+
 // Sequences alone give the bits that they give among others.
 TEST_P(FastAttention, BitsDoNotDependOnTheRestOfTheStep) {
   for (const AttentionCase& shape : fast_cases()) {
