@@ -91,7 +91,7 @@ struct Request {
   double timeout_s = 0;  ///< the same for its last token
   bool reuse_prefix = true;  ///< false: computes all of its prompt, and leaves nothing to others
   bool moe_stats =
-      true;  ///< counts its picks for the last event (bench_scheduler: what that costs)
+      true;  ///< counts its picks for the last event (docs/serving.md and bench_scheduler: what that costs)
   std::string cache_salt;  ///< only requests of the same salt share prefixes
 };
 
