@@ -7,12 +7,14 @@
 //            token are read by one block each; 256 inputs at a time
 //   factors  x w in two parts of bf16 (high + low, 2^-17 of the factor at most), the gate as split_gate made it: one part where
 //            its weights are bf16, else two, and only low * low is left out
-//   join     each block adds up what the 8 have for its 4 tokens, in the order of the blocks, out of their shared memory; the
-//            squares likewise. A token's bits depend on its row, D and E alone. A warp then makes a token's picks (route_token.cuh).
+//   join     a block sends each of the 8 its sums of that one's 4 tokens, and its squares of all; mbarriers count the bytes, as a barrier of
+//            the cluster would wait for a fence of the device. Each adds up in the order of the blocks: a token's bits depend on its row, D
+//            and E alone. A warp then makes a token's picks (route_token.cuh).
 //   cost     4 T D bytes read, 2 T D written; 64 KiB of the gate for each 32 tokens and block, from the L2
 // Source: Zhang and Sennrich 2019, arXiv 1910.07467 (RMS norm); Henry, Tang and Heinecke 2019, arXiv 1904.06376 (bf16 in parts).
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/gate_entries.h"
+#include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/route_token.cuh"
 #include "kernels/cuda/step_math.cuh"
 
@@ -30,6 +32,7 @@ constexpr int kGroups = kChunk / kGroup;
 constexpr int kRowBytes = kChunk * 2 + 64;  // of a token in shared memory, free of bank conflicts
 constexpr int kExpertTile = 16;
 constexpr int kMaxTiles = 8, kMaxExperts = 256;
+constexpr int kMaxStride = kMaxExperts + 4;  // of a token's sums
 
 // What a warp works on: kTiles of 16 experts are dealt to the warps first, then tiles of tokens; kPasses times.
 template <int kTiles_, int kPasses_>
@@ -41,6 +44,9 @@ struct Split {
   static constexpr int kPerLane =
       kTiles * kPasses > 4 ? kTiles* kPasses / 2 : 2;  // experts, in scoring
   static constexpr int kPassExperts = kTiles * kExpertTile, kExperts = kPassExperts * kPasses;
+  static constexpr int kStride = kExperts + 4;  // of a token's sums
+  static constexpr int kPartBytes = kOwnTokens * kStride * 4;
+  static constexpr bool kEarly = kPasses == 1;  // the norm's weights; else registers do not suffice
 };
 
 struct Shared {
@@ -49,40 +55,56 @@ struct Shared {
     uint8_t high[kTokens][kRowBytes], low[kTokens][kRowBytes];
   };
   struct Results {
-    float sum[kTokens * (kMaxExperts + 4)];  // [token][experts + 4]
+    float sum[kTokens * kMaxStride];  // [token][experts + 4]
     float logit[kOwnTokens][kMaxExperts];
+    float parts[kBlocks][kOwnTokens * kMaxStride];  // of each block for this one's tokens
   };
   union {
     alignas(16) Factors factors;
     Results results;  // when the products are done
   };
-  float squares[kTokens];
+  alignas(16) float squares[kTokens];
+  alignas(16) float all_squares[kBlocks][kTokens];
   float scale[kTokens];
   int count[kMaxExperts];  // picks of the whole cluster; of block 0
+  alignas(8) uint64_t squares_full, parts_full, picks_full;
 };
 
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
+// Where nothing that was written is handed on.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-// The value at the same place of another block's shared memory.
-__device__ __forceinline__ float load_of_block(const float* own, int block) {
+// The same place in another block's shared memory.
+__device__ __forceinline__ uint32_t address_in_block(const void* own, int block) {
   uint32_t at;
-  float value;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                : "=r"(at)
                : "r"(shared_address(own)), "r"(block));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(at) : "memory");
-  return value;
+  return at;
 }
-
-__device__ __forceinline__ void add_to_first_block(int* own, int value) {
-  uint32_t at;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(at) : "r"(shared_address(own)));
-  asm volatile("red.relaxed.cluster.shared::cluster.add.s32 [%0], %1;" ::"r"(at), "r"(value)
-               : "memory");
+// Shared memory to another block's, whose barrier counts the bytes.
+__device__ __forceinline__ void send_to_block(const void* to, const void* from, uint32_t bytes,
+                                              const uint64_t* barrier, int block) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+      "[%3];" ::"r"(address_in_block(to, block)),
+      "r"(shared_address(from)), "r"(bytes), "r"(address_in_block(barrier, block))
+      : "memory");
+}
+// Adds to a value of the first block, whose barrier counts 4 bytes.
+__device__ __forceinline__ void add_to_first_block(const int* own, int value,
+                                                   const uint64_t* barrier) {
+  asm volatile(
+      "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s32 [%0], %1, "
+      "[%2];" ::"r"(address_in_block(own, 0)),
+      "r"(value), "r"(address_in_block(barrier, 0))
+      : "memory");
 }
 
 // The inputs [begin, end) of this block; multiples of 32.
@@ -203,10 +225,22 @@ __device__ __forceinline__ void store_sums(
       for (int i = 0; i < 4; ++i) {
         const int token = first_token + n * kTokenTile + lane % 4 * 2 + i % 2;
         const int e = pass * SplitT::kPassExperts + expert + lane / 4 + i / 2 * 8;
-        s.results.sum[token * (SplitT::kExperts + 4) + e] = sum[pass][n][i];
+        s.results.sum[token * SplitT::kStride + e] = sum[pass][n][i];
       }
     }
   }
+}
+
+// All threads: this block's sums and squares to those that join them.
+template <class SplitT>
+__device__ __forceinline__ void send_parts(Shared& s) {
+  const int rank = static_cast<int>(blockIdx.x % kBlocks), to = static_cast<int>(threadIdx.x);
+  fence_async_shared();
+  __syncthreads();
+  if (to >= kBlocks) return;
+  send_to_block(s.all_squares[rank], s.squares, sizeof(s.squares), &s.squares_full, to);
+  send_to_block(s.results.parts[rank], s.results.sum + to * kOwnTokens * SplitT::kStride,
+                SplitT::kPartBytes, &s.parts_full, to);
 }
 
 // The logits of this block's own tokens, out of all blocks' sums.
@@ -215,19 +249,14 @@ __device__ __forceinline__ void join_logits(Shared& s, const NormGateParts& a,
                                             int64_t first_token) {
   const int own = static_cast<int>(blockIdx.x % kBlocks) * kOwnTokens;
   for (int i = threadIdx.x; i < kOwnTokens * a.num_experts; i += kThreads) {
-    const int token = own + i / a.num_experts, e = i % a.num_experts;
-    float part[kBlocks];
-#pragma unroll
-    for (int b = 0; b < kBlocks; ++b) {
-      part[b] = load_of_block(&s.results.sum[token * (SplitT::kExperts + 4) + e], b);
-    }
+    const int token = i / a.num_experts, e = i % a.num_experts;
     float sum = 0;
 #pragma unroll
-    for (int b = 0; b < kBlocks; ++b) sum += part[b];
-    const float logit = sum * s.scale[token];
-    s.results.logit[i / a.num_experts][e] = logit;
-    if (first_token + token < a.norm.tokens) {
-      a.logits[(first_token + token) * a.num_experts + e] = logit;
+    for (int b = 0; b < kBlocks; ++b) sum += s.results.parts[b][token * SplitT::kStride + e];
+    const float logit = sum * s.scale[own + token];
+    s.results.logit[token][e] = logit;
+    if (first_token + own + token < a.norm.tokens) {
+      a.logits[(first_token + own + token) * a.num_experts + e] = logit;
     }
   }
 }
@@ -247,39 +276,53 @@ __device__ __forceinline__ void score_tokens(Shared& s, const NormGateParts& a,
   if (lane >= rule.top_k) return;
   a.scores.expert[t * rule.top_k + lane] = pick.expert;
   a.scores.weight[t * rule.top_k + lane] = weight;
-  add_to_first_block(&s.count[pick.expert], 1);
+  add_to_first_block(&s.count[pick.expert], 1, &s.picks_full);
 }
 
+// Where a thread stands: its block's inputs, its token, and the tiles of experts and tokens of its warp.
 template <class SplitT>
-__global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 2)
-    norm_gate_parts_kernel(const __grid_constant__ NormGateParts a) {
-  extern __shared__ __align__(128) uint8_t bytes[];
-  Shared& s = *reinterpret_cast<Shared*>(bytes);
-  const Slice slice(a.norm.width);
-  const int warp = threadIdx.x / kWarp, token = threadIdx.x / kRowThreads;
-  const int expert = warp % SplitT::kTiles * kExpertTile;
-  const int part_token = warp / SplitT::kTiles * SplitT::kTokenTiles * kTokenTile;
-  const int64_t first_token = blockIdx.x / kBlocks * int64_t{kTokens}, t = first_token + token;
-  const float* row = t < a.norm.tokens ? a.norm.x + t * a.norm.width : nullptr;
-  const auto ask_gate = [&](int pass, int part, int64_t chunk) {
-    const void* gate = part == 0 ? a.gate_high : a.gate_low;
-    load_gate(s, static_cast<const bf16*>(gate), (2 - part) * a.norm.width,
-              pass * SplitT::kPassExperts, SplitT::kPassExperts, a.num_experts, chunk, slice.end);
-  };
-  ask_gate(0, 0, slice.begin);
-  for (int e = threadIdx.x; e < a.num_experts; e += kThreads) s.count[e] = 0;
-  RowChunk weight, x;
-  constexpr bool kEarly = SplitT::kPasses == 1;  // else registers do not suffice
-  if (kEarly) weight.load(a.norm.weight, slice.begin, slice.end);
-  let_next_begin();
-  wait_for_previous();
-  float sum[SplitT::kPasses][SplitT::kTokenTiles][4] = {};
-  float squares = 0;
+struct Place {
+  Slice slice;
+  int token, expert, part_token;
+  int64_t first_token, t;
+  const float* row;  // null: no such token
+  __device__ __forceinline__ explicit Place(const NormGateParts& a)
+      : slice(a.norm.width), token(static_cast<int>(threadIdx.x) / kRowThreads) {
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    expert = warp % SplitT::kTiles * kExpertTile;
+    part_token = warp / SplitT::kTiles * SplitT::kTokenTiles * kTokenTile;
+    first_token = blockIdx.x / kBlocks * int64_t{kTokens};
+    t = first_token + token;
+    row = t < a.norm.tokens ? a.norm.x + t * a.norm.width : nullptr;
+  }
+  __device__ __forceinline__ bool multiplies() const { return part_token < kTokens; }
+};
+
+// The gate's part (0: high, 1: low) of a pass, for a chunk.
+template <class SplitT>
+__device__ __forceinline__ void ask_gate(Shared& s, const NormGateParts& a,
+                                         const Place<SplitT>& place, int pass, int part,
+                                         int64_t chunk) {
+  const void* gate = part == 0 ? a.gate_high : a.gate_low;
+  load_gate(s, static_cast<const bf16*>(gate), (2 - part) * a.norm.width,
+            pass * SplitT::kPassExperts, SplitT::kPassExperts, a.num_experts, chunk,
+            place.slice.end);
+}
+
+// The products of this block's inputs; returns this thread's squares. The first gate rows were asked for, and are waited for in any case:
+// what is asked for and not waited for could land in what uses the memory next.
+template <class SplitT>
+__device__ __forceinline__ float multiply_slice(
+    float (&sum)[SplitT::kPasses][SplitT::kTokenTiles][4], Shared& s, const NormGateParts& a,
+    const Place<SplitT>& place, RowChunk& weight) {
+  const Slice& slice = place.slice;
   const int parts = a.gate_low != nullptr ? 2 : 1;
+  float squares = 0;
+  RowChunk x;
 #pragma unroll 1
   for (int64_t chunk = slice.begin; chunk < slice.end; chunk += kChunk) {
-    x.load(row, chunk, slice.end);
-    if (!kEarly || chunk > slice.begin) weight.load(a.norm.weight, chunk, slice.end);
+    x.load(place.row, chunk, slice.end);
+    if (!SplitT::kEarly || chunk > slice.begin) weight.load(a.norm.weight, chunk, slice.end);
     if (chunk > slice.begin) __syncthreads();
     squares += x.squares();
     x.weigh(weight);
@@ -290,58 +333,112 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 2)
       for (int part = 0; part < parts; ++part) {
         if (chunk > slice.begin || pass > 0 || part > 0) {
           __syncthreads();
-          ask_gate(pass, part, chunk);
+          ask_gate(s, a, place, pass, part, chunk);
         }
         copies_wait<0>();
         __syncthreads();
-        if (part_token >= kTokens) continue;
+        if (!place.multiplies()) continue;
         if (part == 0) {
-          multiply<SplitT, true>(sum[pass], s.factors, expert, part_token);
+          multiply<SplitT, true>(sum[pass], s.factors, place.expert, place.part_token);
         } else {
-          multiply<SplitT, false>(sum[pass], s.factors, expert, part_token);
+          multiply<SplitT, false>(sum[pass], s.factors, place.expert, place.part_token);
         }
       }
     }
   }
-  copies_wait<0>();  // of a block without inputs
+  copies_wait<0>();
   __syncthreads();
-  if (part_token < kTokens) store_sums<SplitT>(s, sum, expert, part_token);
+  return squares;
+}
+
+// The sum over the threads of a token, the same in each.
+__device__ __forceinline__ float token_sum(float v) {
 #pragma unroll
-  for (int step = 1; step < kRowThreads; step *= 2) {
-    squares += __shfl_xor_sync(kAllLanes, squares, step);
-  }
-  if (threadIdx.x % kRowThreads == 0) s.squares[token] = squares;
-  cluster_arrive();
-  // Again, for the normed rows: held over the products they would not fit in registers.
-  x.load(row, slice.begin, slice.end);
-  weight.load(a.norm.weight, slice.begin, slice.end);
-  cluster_wait();
+  for (int step = 1; step < kRowThreads; step *= 2) v += __shfl_xor_sync(kAllLanes, v, step);
+  return v;
+}
+
+// 1 / rms of this thread's token, out of all blocks' squares.
+__device__ __forceinline__ float join_scale(Shared& s, const NormRows& norm, int token) {
   static_assert(kRowThreads == kBlocks);
-  float all = load_of_block(&s.squares[token], threadIdx.x % kRowThreads);
-#pragma unroll
-  for (int step = 1; step < kRowThreads; step *= 2) all += __shfl_xor_sync(kAllLanes, all, step);
-  const float scale = rsqrtf(all / static_cast<float>(a.norm.width) + a.norm.eps);
+  const float all = token_sum(s.all_squares[threadIdx.x % kRowThreads][token]);
+  const float scale = rsqrtf(all / static_cast<float>(norm.width) + norm.eps);
   if (threadIdx.x % kRowThreads == 0) s.scale[token] = scale;
-  __syncthreads();
-  join_logits<SplitT>(s, a, first_token);
-  if (a.scores.expert != nullptr) {
-    __syncthreads();
-    score_tokens<SplitT>(s, a, first_token);
-  }
-  __syncwarp();
-  cluster_arrive();  // this block is done with the others' memory
+  return scale;
+}
+
+// This block's inputs of all tokens, normed. x and weight hold the first chunk.
+__device__ __forceinline__ void write_rows(const NormRows& norm, const Slice& slice,
+                                           const float* row, int64_t t, float scale, RowChunk& x,
+                                           RowChunk& weight) {
 #pragma unroll 1
   for (int64_t chunk = slice.begin; chunk < slice.end && row != nullptr; chunk += kChunk) {
     if (chunk > slice.begin) {
       x.load(row, chunk, slice.end);
-      weight.load(a.norm.weight, chunk, slice.end);
+      weight.load(norm.weight, chunk, slice.end);
     }
     x.weigh(weight);
-    x.store_normed(a.norm, t, scale, chunk, slice.end);
+    x.store_normed(norm, t, scale, chunk, slice.end);
   }
+}
+
+// Barriers and counts, known to the whole cluster after its barrier.
+template <class SplitT>
+__device__ __forceinline__ void set_up(Shared& s, const NormGateParts& a, int64_t first_token) {
+  for (int e = threadIdx.x; e < a.num_experts; e += kThreads) s.count[e] = 0;
+  if (threadIdx.x == 0) {
+    for (uint64_t* barrier : {&s.squares_full, &s.parts_full, &s.picks_full}) {
+      barrier_init(shared_address(barrier), 1);
+    }
+    barrier_init_done();
+    const auto tokens = static_cast<uint32_t>(min(a.norm.tokens - first_token, int64_t{kTokens}));
+    barrier_arrive_expect(shared_address(&s.squares_full), sizeof(s.all_squares));
+    barrier_arrive_expect(shared_address(&s.parts_full), kBlocks * SplitT::kPartBytes);
+    barrier_arrive_expect(shared_address(&s.picks_full), tokens * a.scores.rule.top_k * 4);
+  }
+  __syncthreads();
+  cluster_arrive();
+}
+
+template <class SplitT>
+__global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 2)
+    norm_gate_parts_kernel(const __grid_constant__ NormGateParts a) {
+  extern __shared__ __align__(128) uint8_t bytes[];
+  Shared& s = *reinterpret_cast<Shared*>(bytes);
+  const Place<SplitT> place(a);
+  const Slice& slice = place.slice;
+  set_up<SplitT>(s, a, place.first_token);
+  ask_gate(s, a, place, 0, 0, slice.begin);
+  RowChunk weight, x;
+  if (SplitT::kEarly) weight.load(a.norm.weight, slice.begin, slice.end);
+  let_next_begin();
+  cluster_wait();  // all are set up
+  wait_for_previous();
+  float sum[SplitT::kPasses][SplitT::kTokenTiles][4] = {};
+  const float squares = token_sum(multiply_slice<SplitT>(sum, s, a, place, weight));
+  __syncwarp();
+  cluster_arrive_relaxed();  // this block's factors are read, so others may send
+  if (place.multiplies()) store_sums<SplitT>(s, sum, place.expert, place.part_token);
+  if (threadIdx.x % kRowThreads == 0) s.squares[place.token] = squares;
   __syncwarp();
   cluster_wait();
+  send_parts<SplitT>(s);
+  // Again, for the normed rows: held over the products they would not fit in registers.
+  x.load(place.row, slice.begin, slice.end);
+  weight.load(a.norm.weight, slice.begin, slice.end);
+  barrier_wait(shared_address(&s.squares_full), 0);
+  const float scale = join_scale(s, a.norm, place.token);
+  write_rows(a.norm, slice, place.row, place.t, scale, x, weight);
+  barrier_wait(shared_address(&s.parts_full), 0);
+  __syncthreads();
+  cluster_arrive_relaxed();  // this block has all that it was sent
+  join_logits<SplitT>(s, a, place.first_token);
+  __syncthreads();
+  if (a.scores.expert != nullptr) score_tokens<SplitT>(s, a, place.first_token);
+  __syncwarp();
+  cluster_wait();  // and the others
   if (a.scores.expert == nullptr || blockIdx.x % kBlocks != 0) return;
+  barrier_wait(shared_address(&s.picks_full), 0);
   for (int e = threadIdx.x; e < a.num_experts; e += kThreads) {
     a.scores.counts[blockIdx.x / kBlocks * int64_t{a.num_experts} + e] = s.count[e];
   }
