@@ -18,15 +18,16 @@ using cuda::StepLayout;
 constexpr int kTokens = 6, kLive = 4, kVocab = 50;
 constexpr int64_t kWidth = 130;
 
-StepLayout layout() {
+StepLayout layout(int tokens = kTokens) {
+  const int each = (tokens + 4) / 4 * 4;
   StepLayout at;
-  at.rope_row = at.token + 8;
-  at.slot = at.rope_row + 8;
-  at.logit_row = at.slot + 8;
-  at.seq_offset = at.logit_row + 8;
-  at.context_len = at.seq_offset + 8;
-  at.sample = at.context_len + 8;
-  at.end = at.sample + kTokens * 16;
+  at.rope_row = at.token + each;
+  at.slot = at.rope_row + each;
+  at.logit_row = at.slot + each;
+  at.seq_offset = at.logit_row + each;
+  at.context_len = at.seq_offset + each;
+  at.sample = at.context_len + each;
+  at.end = at.sample + tokens * 16;
   return at;
 }
 
@@ -118,6 +119,46 @@ TEST(CudaMail, AStepBeginsWithWhatIsGivenOrGoesOn) {
     }
     EXPECT_EQ(step.arrays(), expected);
     EXPECT_EQ(step.x(), step.expected_x(tokens));
+  }
+}
+
+// Of many tokens, in rows that are copied 16 bytes at a time and in others.
+TEST(CudaMail, ALongStepBeginsWithWhatIsGiven) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const auto& [tokens, width] : {std::pair<int, int64_t>{9, 130}, {64, 2048}, {700, 36}}) {
+      const StepLayout at = layout(tokens);
+      const auto words = static_cast<size_t>(at.end);
+      const PinnedMemory slots =
+          PinnedMemory::allocate(cuda::kMailSlots * at.end * 4, "a test").value();
+      std::vector<int32_t> given(words);
+      for (size_t i = 0; i < words; ++i) given[i] = static_cast<int32_t>(1000 + i);
+      const std::vector<float> table = cases::bf16_values(kVocab * width, 1);
+      std::vector<float> expected;
+      for (int t = 0; t < tokens; ++t) {
+        given[static_cast<size_t>(at.token + t)] = token_of(t);
+        for (int64_t i = 0; i < width; ++i)
+          expected.push_back(0.5f * table[static_cast<size_t>(token_of(t) * width + i)]);
+      }
+      std::copy(given.begin(), given.end(), slots.as<int32_t>() + 3 * at.end);
+      const OnDevice turn(std::vector<uint32_t>{7, 0}), on_device = cases::on_device(table, dtype);
+      const OnDevice arrays(nullptr, at.end * 4), x(nullptr, tokens * width * 4);
+      cuda::begin_step({.turn = turn.as<uint32_t>(),
+                        .slots = slots.as<int32_t>(),
+                        .slot_words = at.end,
+                        .arrays = arrays.as<int32_t>(),
+                        .layout = at,
+                        .table = on_device.data(),
+                        .dtype = dtype,
+                        .tokens = tokens,
+                        .width = width,
+                        .scale = 0.5f,
+                        .x = x.as<float>()},
+                       cases::cuda_stream()->handle());
+      cases::synchronize();
+      EXPECT_EQ(arrays.read<int32_t>(at.end), given) << tokens;
+      EXPECT_EQ(x.read<float>(tokens * width), expected) << tokens;
+    }
   }
 }
 

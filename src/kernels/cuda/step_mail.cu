@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The first and the last launch of a step (step_mail.h).
 //
-//   begin    one block a token; given arrays are copied by block 0
+//   begin    few tokens: one launch, a block a token; given arrays are copied by block 0. More tokens: one launch copies the arrays, a
+//            second one, a block a token, brings the embeddings: a block that reads a word of host memory of its own costs 60 ns, one after
+//            the other, while neighbouring threads read 50 KB in 2 us
 //   publish  one block a MoE layer counts its picks; the block that comes last writes the number that the host waits for, behind a
 //            fence of the whole system
 // Bound by latency: one read of host memory, about 1.5 us, where arrays are given; a write and its fence at the end.
@@ -13,7 +15,8 @@
 namespace switchyard::cuda {
 namespace {
 
-constexpr int kBeginThreads = 512;
+constexpr int kBeginThreads = 512, kCopyThreads = 256, kEmbedThreads = 256;
+constexpr int64_t kFewTokens = 8;  // for which one launch is faster than two
 
 // Token t of a step that advances, and its arrays one position on. Padding repeats the first sequence, with a slot that nobody reads.
 __device__ int advance(const BeginStep& a, int t) {
@@ -28,6 +31,37 @@ __device__ int advance(const BeginStep& a, int t) {
   return token;
 }
 
+// Thread `thread` of `threads`: the step's arrays, given.
+__device__ __forceinline__ void copy_arrays(const BeginStep& a, const int32_t* slot, int thread,
+                                            int threads) {
+  auto* const to = reinterpret_cast<int4*>(a.arrays);
+  for (int i = thread; i < a.layout.end / 4; i += threads) {
+    to[i] = __ldcv(reinterpret_cast<const int4*>(slot) + i);
+  }
+}
+
+// Whole block: x[t].
+template <class T>
+__device__ __forceinline__ void embed(const BeginStep& a, int t, int token) {
+  constexpr int kEach = 16 / sizeof(T);
+  const T* const from = static_cast<const T*>(a.table) + int64_t{token} * a.width;
+  float* const to = a.x + t * a.width;
+  if (a.width % kEach != 0) {
+    for (int64_t i = threadIdx.x; i < a.width; i += blockDim.x) to[i] = to_f32(from[i]) * a.scale;
+    return;
+  }
+  for (int64_t i = threadIdx.x * int64_t{kEach}; i < a.width; i += blockDim.x * int64_t{kEach}) {
+    const uint4 bits = *reinterpret_cast<const uint4*>(from + i);
+    const T* const value = reinterpret_cast<const T*>(&bits);
+#pragma unroll
+    for (int j = 0; j < kEach; j += 4) {
+      *reinterpret_cast<float4*>(to + i + j) =
+          make_float4(to_f32(value[j]) * a.scale, to_f32(value[j + 1]) * a.scale,
+                      to_f32(value[j + 2]) * a.scale, to_f32(value[j + 3]) * a.scale);
+    }
+  }
+}
+
 template <class T, bool kAdvances>
 __global__ void __launch_bounds__(kBeginThreads) begin_kernel(BeginStep a) {
   __shared__ int shared_token;
@@ -37,19 +71,29 @@ __global__ void __launch_bounds__(kBeginThreads) begin_kernel(BeginStep a) {
   if (threadIdx.x == 0) {
     shared_token = kAdvances ? advance(a, t) : __ldcv(slot + a.layout.token + t);
   }
-  if (t == 0 && !kAdvances) {
-    auto* const to = reinterpret_cast<int4*>(a.arrays);
-    for (int i = threadIdx.x; i < a.layout.end / 4; i += kBeginThreads) {
-      to[i] = __ldcv(reinterpret_cast<const int4*>(slot) + i);
-    }
-  }
+  if (t == 0 && !kAdvances) copy_arrays(a, slot, threadIdx.x, kBeginThreads);
   if (a.arrays_are_awaited) __threadfence();
   __syncthreads();
   if (a.arrays_are_awaited) let_next_begin();
-  const T* from = static_cast<const T*>(a.table) + int64_t{shared_token} * a.width;
-  for (int64_t i = threadIdx.x; i < a.width; i += kBeginThreads) {
-    a.x[t * a.width + i] = to_f32(from[i]) * a.scale;
-  }
+  embed<T>(a, t, shared_token);
+}
+
+// The arrays alone; they are complete when the next launch begins.
+__global__ void __launch_bounds__(kCopyThreads) begin_arrays_kernel(BeginStep a) {
+  const int32_t* const slot = a.slots + *a.turn % kMailSlots * a.slot_words;
+  copy_arrays(a, slot, static_cast<int>(blockIdx.x * kCopyThreads + threadIdx.x),
+              static_cast<int>(gridDim.x * kCopyThreads));
+  __threadfence();
+  __syncthreads();
+  let_next_begin();
+}
+
+template <class T>
+__global__ void __launch_bounds__(kEmbedThreads) begin_rows_kernel(BeginStep a) {
+  let_next_begin();
+  wait_for_previous();
+  const int t = static_cast<int>(blockIdx.x);
+  embed<T>(a, t, a.arrays[a.layout.token + t]);
 }
 
 // Rows that could not be scored have experts 0 ... K-1 with weights of 0.
@@ -109,13 +153,20 @@ __global__ void publish_kernel(PublishStep a) {
 void begin_step(const BeginStep& args, StreamHandle stream) noexcept {
   if (args.tokens == 0) return;
   const bool wide = args.dtype == DType::f32;
+  const bool at_once = args.advances || args.tokens <= kFewTokens;
   const auto given = wide ? begin_kernel<float, false> : begin_kernel<bf16, false>;
   const auto ahead = wide ? begin_kernel<float, true> : begin_kernel<bf16, true>;
-  const auto kernel = args.advances ? ahead : given;
+  const auto kernel = !at_once ? begin_arrays_kernel : args.advances ? ahead : given;
   // As all launches of the chain want it: see launch_chained().
   cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                        cudaSharedmemCarveoutMaxShared);
-  kernel<<<grid_of(args.tokens, 1), kBeginThreads, 0, stream>>>(args);
+  if (at_once) {
+    kernel<<<grid_of(args.tokens, 1), kBeginThreads, 0, stream>>>(args);
+    return;
+  }
+  kernel<<<grid_of(args.layout.end / 4, kCopyThreads), kCopyThreads, 0, stream>>>(args);
+  launch_chained(wide ? begin_rows_kernel<float> : begin_rows_kernel<bf16>,
+                 dim3(grid_of(args.tokens, 1)), kEmbedThreads, 0, stream, args);
 }
 
 void publish_step(const PublishStep& args, StreamHandle stream) noexcept {
