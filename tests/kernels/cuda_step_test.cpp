@@ -56,11 +56,13 @@ TEST(CudaRows, NormIsTheReferences) {
   }
 }
 
-void check_heads(const cases::PrepareQkvCase& c, DType dtype) {
+// From products in f32, or in bf16.
+void check_heads(const cases::PrepareQkvCase& c, DType dtype, DType products) {
   const int64_t heads = c.heads + 2 * c.kv_heads, width = heads * c.head_dim;
   const int64_t blocks = c.tokens / c.block_tokens + 3, pairs = c.rotary_dim / 2;
   const int64_t cache = blocks * c.kv_heads * c.block_tokens * c.head_dim;
-  const auto qkv = cases::random_values(c.tokens * width, 1, 2);
+  const auto qkv = products == DType::bf16 ? cases::bf16_values(c.tokens * width, 1)
+                                           : cases::random_values(c.tokens * width, 1, 2);
   const bool full = c.norm == QkNorm::full_width;
   const auto q_norm = cases::random_values((full ? c.heads : 1) * c.head_dim, 2, 1);
   const auto k_norm = cases::random_values((full ? c.kv_heads : 1) * c.head_dim, 3, 1);
@@ -93,8 +95,9 @@ void check_heads(const cases::PrepareQkvCase& c, DType dtype) {
                     .v_cache = v.data(),
                     .tokens = c.tokens},
                    1);
-  const OnDevice d_qkv(qkv), d_q_norm(q_norm), d_k_norm(k_norm), d_cos(cos), d_sin(sin),
-      d_slot(slot), d_row(row);
+  const OnDevice d_qkv = on_device(qkv, products);
+  const OnDevice d_q_norm(q_norm), d_k_norm(k_norm), d_cos(cos), d_sin(sin), d_slot(slot),
+      d_row(row);
   const OnDevice d_q(nullptr, std::ssize(q) * 4);
   const std::vector<float> zeros(k.size());
   const OnDevice d_k(zeros), d_v(zeros);
@@ -110,7 +113,8 @@ void check_heads(const cases::PrepareQkvCase& c, DType dtype) {
                        .clip = c.clip,
                        .block_tokens = c.block_tokens,
                        .dtype = dtype,
-                       .qkv = d_qkv.as<float>(),
+                       .qkv = products == DType::f32 ? d_qkv.as<float>() : nullptr,
+                       .qkv_bf16 = products == DType::bf16 ? d_qkv.data() : nullptr,
                        .q_norm = d_q_norm.as<float>(),
                        .k_norm = d_k_norm.as<float>(),
                        .cos = d_cos.as<float>(),
@@ -139,9 +143,12 @@ void check_heads(const cases::PrepareQkvCase& c, DType dtype) {
 TEST(CudaRows, HeadsAreTheReferences) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
   for (const auto& shape : cases::prepare_qkv_cases()) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      SCOPED_TRACE(fmt::format("{}, {}", shape.name, dtype_name(dtype)));
-      if (shape.tokens > 0) check_heads(shape, dtype);
+    for (const auto& [dtype, products] : {std::pair{DType::f32, DType::f32},
+                                          {DType::bf16, DType::f32},
+                                          {DType::bf16, DType::bf16}}) {
+      SCOPED_TRACE(
+          fmt::format("{}, {} of {}", shape.name, dtype_name(dtype), dtype_name(products)));
+      if (shape.tokens > 0) check_heads(shape, dtype, products);
     }
   }
 }
@@ -349,6 +356,39 @@ TEST(CudaDense, EveryWayAgreesWithTheSum) {
 }
 
 // What a token gets depends on its row alone.
+// Rounded products are the library's: of few tokens there are none.
+TEST(CudaDense, RoundedIsTheSum) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  std::string note;
+  auto products = cuda::DenseProducts::open(false, note);
+  const bool has_library = cuda::DenseLibrary::open(note) != nullptr;
+  for (const DenseCase& c : kDenseCases) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", c.tokens, c.n, c.k));
+    const int64_t padded = cuda::padded_tokens(c.tokens);
+    auto x = cases::bf16_values(c.tokens * c.k, 1);
+    const auto w = cases::bf16_values(c.n * c.k, 2);
+    const std::vector<float> expected =
+        dense_expected(c, x, w, std::vector<float>(static_cast<size_t>(c.n)),
+                       std::vector<float>(static_cast<size_t>(c.tokens * c.n)));
+    x.resize(static_cast<size_t>(padded * c.k));
+    const OnDevice dx = on_device(x, DType::bf16), dw = on_device(w, DType::bf16),
+                   y(nullptr, padded * c.n * 2);
+    const bool ran = products.run_rounded({.x = dx.data(),
+                                           .weight = dw.data(),
+                                           .tokens = c.tokens,
+                                           .n = c.n,
+                                           .k = c.k,
+                                           .alpha = 0.5f,
+                                           .y_bf16 = y.data()},
+                                          queue());
+    const bool few = c.tokens <= 8, aligned = c.n % 8 == 0 && c.k % 8 == 0;
+    if (few || !has_library || aligned) {
+      EXPECT_EQ(ran, has_library && !few);
+    }
+    if (ran) expect_near(y.read_floats(c.tokens * c.n, DType::bf16), expected, 4e-3);
+  }
+}
+
 TEST(CudaDense, SkinnyBitsDoNotDependOnTheOthers) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
   const int64_t n = 100, k = 512;

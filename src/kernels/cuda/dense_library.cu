@@ -64,7 +64,7 @@ struct Plan {
   bool usable = false;
 };
 
-using Key = std::array<int64_t, 5>;  // T, n, k, dtype, bias
+using Key = std::array<int64_t, 6>;  // T, n, k, dtype, bias, rounded
 
 class Library final : public DenseLibrary {
  public:
@@ -82,8 +82,12 @@ class Library final : public DenseLibrary {
   }
 
   bool run(const Dense& args, StreamHandle stream) noexcept override {
-    const Key key{args.tokens, args.n, args.k, static_cast<int64_t>(args.dtype),
-                  args.bias != nullptr};
+    const Key key{args.tokens,
+                  args.n,
+                  args.k,
+                  static_cast<int64_t>(args.dtype),
+                  args.bias != nullptr,
+                  args.y_bf16 != nullptr};
     auto found = plans_.find(key);
     if (found == plans_.end()) found = plans_.emplace(key, make_plan(args)).first;
     const Plan& plan = found->second;
@@ -92,8 +96,9 @@ class Library final : public DenseLibrary {
       api_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &args.bias, sizeof(args.bias));
     }
     const float beta = args.accumulate ? 1.0f : 0.0f;
+    void* const y = args.y_bf16 != nullptr ? args.y_bf16 : args.y;
     return api_.matmul(handle_, plan.desc, &args.alpha, args.weight, plan.w, args.x, plan.x, &beta,
-                       args.y, plan.y, args.y, plan.y, &plan.algorithm, workspace_, kWorkspaceBytes,
+                       y, plan.y, y, plan.y, &plan.algorithm, workspace_, kWorkspaceBytes,
                        stream) == CUBLAS_STATUS_SUCCESS;
   }
 
@@ -101,6 +106,7 @@ class Library final : public DenseLibrary {
   Plan make_plan(const Dense& args) {
     Plan plan;
     const cudaDataType_t type = args.dtype == DType::f32 ? CUDA_R_32F : CUDA_R_16BF;
+    const cudaDataType_t result = args.y_bf16 != nullptr ? CUDA_R_16BF : CUDA_R_32F;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const auto n = static_cast<uint64_t>(args.n), k = static_cast<uint64_t>(args.k);
     const auto tokens = static_cast<uint64_t>(args.tokens);
@@ -109,7 +115,7 @@ class Library final : public DenseLibrary {
                               sizeof(transposed)) == 0 &&
                 api_.layout_create(&plan.w, type, k, n, args.k) == 0 &&
                 api_.layout_create(&plan.x, type, k, tokens, args.k) == 0 &&
-                api_.layout_create(&plan.y, CUDA_R_32F, n, tokens, args.n) == 0;
+                api_.layout_create(&plan.y, result, n, tokens, args.n) == 0;
     if (fine && args.bias != nullptr) {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
       fine =

@@ -15,8 +15,8 @@ class DenseLibrary {
   static std::unique_ptr<DenseLibrary> open(std::string& why_not);
   virtual ~DenseLibrary() = default;
 
-  /// y = alpha * x W^T + bias (or += that), f32 sums without TF32. The algorithm of a shape is chosen at its first use.
-  /// False when the library has none for it.
+  /// y = alpha * x W^T + bias (or += that), f32 sums without TF32; or y_bf16, without bias, if that is where it goes. The algorithm of a
+  /// shape is chosen at its first use. False when the library has none for it.
   virtual bool run(const Dense& args, StreamHandle stream) noexcept = 0;
 };
 

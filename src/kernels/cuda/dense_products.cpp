@@ -20,6 +20,9 @@ void run_in_turns(Dense args, StreamHandle stream) {
   }
 }
 
+// Beyond a tile of tokens the library is as fast, as long as it may be used.
+constexpr int64_t kTile = 8;
+
 bool skinny_can(Dense args) {
   args.tokens = 1;
   return dense_skinny_accepts(args);
@@ -36,8 +39,6 @@ DenseProducts DenseProducts::open(bool deterministic, std::string& note) {
 
 void DenseProducts::run(const Dense& args, StreamHandle stream) noexcept {
   if (args.tokens == 0) return;
-  // Beyond a tile of tokens the library is as fast, as long as it may be used.
-  constexpr int64_t kTile = 8;
   if (dense_few_accepts(args)) return dense_few(args, stream);
   if (dense_skinny_accepts(args) && (args.tokens <= kTile || library_ == nullptr)) {
     return dense_skinny(args, stream);
@@ -47,6 +48,13 @@ void DenseProducts::run(const Dense& args, StreamHandle stream) noexcept {
   if (library_ != nullptr && library_->run(padded, stream)) return;
   if (skinny_can(args)) return run_in_turns(args, stream);
   dense_plain(args, stream);
+}
+
+bool DenseProducts::run_rounded(const Dense& args, StreamHandle stream) noexcept {
+  if (library_ == nullptr || args.tokens <= kTile || args.bias != nullptr) return false;
+  Dense padded = args;
+  padded.tokens = padded_tokens(args.tokens);
+  return library_->run(padded, stream);
 }
 
 }  // namespace switchyard::cuda

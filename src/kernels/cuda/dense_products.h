@@ -22,6 +22,8 @@ class DenseProducts {
 
   /// x and y have room for padded_tokens(T) rows: what lies behind T rows may be read, and y's may be overwritten.
   void run(const Dense& args, StreamHandle stream) noexcept;
+  /// The same to y_bf16, where the library does the product; else false, and nothing is queued. Half the bytes for what reads it.
+  bool run_rounded(const Dense& args, StreamHandle stream) noexcept;
 
  private:
   bool deterministic_ = false;

@@ -65,6 +65,7 @@ struct PrepareHeads {
   int block_tokens = 16;
   DType dtype = DType::bf16;          ///< of q and the caches
   const float* qkv = nullptr;         ///< [T, (H + 2 G) Z]
+  const void* qkv_bf16 = nullptr;     ///< the same in place of it; only with a dtype of bf16
   const float* q_norm = nullptr;      ///< [Z] or [H Z]
   const float* k_norm = nullptr;      ///< [Z] or [G Z]
   const float* cos = nullptr;         ///< [*, r/2]
@@ -98,6 +99,8 @@ struct Dense {
   float alpha = 1;
   bool accumulate = false;
   float* y = nullptr;  ///< [T, n]
+  void* y_bf16 =
+      nullptr;  ///< the same in place of it, rounded: only for DenseProducts::run_rounded
   // Only for dense_few:
   NormRows norm{};             ///< with norm.x, x is rms_norm of it, in bf16
   const void* next = nullptr;  ///< what a later launch reads and nobody writes: asked for early

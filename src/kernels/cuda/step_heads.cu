@@ -15,16 +15,28 @@ constexpr int kMostHeads = 128;
 /// Heads of a token, q, k and v, that a block holds in registers.
 constexpr int most_heads(int pairs) { return pairs < 4 ? kMostHeads : kMostHeads / 2; }
 
-// Mean square of `width` values, by one warp.
-__device__ float warp_rms_scale(const float* x, int64_t width, float eps) {
+template <class In>
+__device__ __forceinline__ const In* products_of(const PrepareHeads& a);
+template <>
+__device__ __forceinline__ const float* products_of<float>(const PrepareHeads& a) {
+  return a.qkv;
+}
+template <>
+__device__ __forceinline__ const bf16* products_of<bf16>(const PrepareHeads& a) {
+  return static_cast<const bf16*>(a.qkv_bf16);
+}
+
+// 1 / rms of `width` values, by one warp.
+template <class In>
+__device__ float warp_rms_scale(const In* x, int64_t width, float eps) {
   float sum = 0;
 #pragma unroll 8
-  for (int64_t i = threadIdx.x % kWarp; i < width; i += kWarp) sum += x[i] * x[i];
+  for (int64_t i = threadIdx.x % kWarp; i < width; i += kWarp) sum += to_f32(x[i]) * to_f32(x[i]);
   return rsqrtf(warp_sum(sum) / static_cast<float>(width) + eps);
 }
 
 // One warp for one head of one token: q heads, then k heads, then v heads. Any width, any rotary part.
-template <class T>
+template <class T, class In>
 __global__ void __launch_bounds__(kHeadWarps* kWarp) prepare_kernel(PrepareHeads a) {
   let_next_begin();
   wait_for_previous();
@@ -33,8 +45,8 @@ __global__ void __launch_bounds__(kHeadWarps* kWarp) prepare_kernel(PrepareHeads
   const int total = a.heads + 2 * a.kv_heads, width = a.head_dim;
   if (head >= total) return;
   const bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
-  const float* row = a.qkv + t * total * width;
-  const float* x = row + int64_t{head} * width;
+  const In* row = products_of<In>(a) + t * total * width;
+  const In* x = row + int64_t{head} * width;
   const float* weight = nullptr;
   float scale = 1;
   if (!is_v && a.norm == QkNormKind::per_head) {
@@ -55,7 +67,7 @@ __global__ void __launch_bounds__(kHeadWarps* kWarp) prepare_kernel(PrepareHeads
          ((block * a.kv_heads + g) * a.block_tokens + offset) * width;
   }
   const auto value = [&](int i) {
-    float v = x[i] * scale;
+    float v = to_f32(x[i]) * scale;
     if (weight != nullptr) v *= weight[i];
     return a.clip > 0 ? fminf(fmaxf(v, -a.clip), a.clip) : v;
   };
@@ -82,7 +94,7 @@ __device__ float heads_scale(const float (&squares)[kMostHeads][kWarp], int firs
 // The same for bf16 heads of 64, 128 or 256 values that are turned as a whole: a block has a token and a warp kHeadsEach of its
 // heads, all of whose values it asks for at once; a lane holds kPairs = Z / 64 neighbours and their partners half a head away.
 // What does not depend on qkv is read before the launch before has ended.
-template <int kPairs>
+template <int kPairs, class In>
 __global__ void __launch_bounds__(most_heads(kPairs) / kHeadsEach * kWarp)
     prepare_token_kernel(PrepareHeads a) {
   constexpr int kHalf = kPairs * kWarp, kWidth = 2 * kHalf;
@@ -109,7 +121,7 @@ __global__ void __launch_bounds__(most_heads(kPairs) / kHeadsEach * kWarp)
   }
   let_next_begin();
   wait_for_previous();
-  const float* row = a.qkv + (t * (turned + a.kv_heads) + begin) * kWidth + first;
+  const In* row = products_of<In>(a) + (t * (turned + a.kv_heads) + begin) * kWidth + first;
 #pragma unroll
   for (int i = 0; i < kHeadsEach; ++i) {
     if (i < count) x[i] = load_pairs<kPairs>(row + i * kWidth);
@@ -150,8 +162,10 @@ template <int kPairs>
 bool launch_token(const PrepareHeads& args, StreamHandle stream) {
   const int heads = args.heads + 2 * args.kv_heads;
   if (heads > most_heads(kPairs)) return false;
-  launch_chained(prepare_token_kernel<kPairs>, dim3(grid_of(args.tokens, 1)),
-                 grid_of(heads, kHeadsEach) * kWarp, 0, stream, args);
+  launch_chained(args.qkv_bf16 != nullptr ? prepare_token_kernel<kPairs, bf16>
+                                          : prepare_token_kernel<kPairs, float>,
+                 dim3(grid_of(args.tokens, 1)), grid_of(heads, kHeadsEach) * kWarp, 0, stream,
+                 args);
   return true;
 }
 
@@ -168,8 +182,10 @@ bool launch_by_token(const PrepareHeads& args, StreamHandle stream) {
 void prepare_heads(const PrepareHeads& args, StreamHandle stream) noexcept {
   if (args.tokens == 0 || launch_by_token(args, stream)) return;
   const dim3 grid(grid_of(args.heads + 2 * args.kv_heads, kHeadWarps), grid_of(args.tokens, 1));
-  launch_chained(args.dtype == DType::f32 ? prepare_kernel<float> : prepare_kernel<bf16>, grid,
-                 kHeadWarps * kWarp, 0, stream, args);
+  launch_chained(args.dtype == DType::f32   ? prepare_kernel<float, float>
+                 : args.qkv_bf16 == nullptr ? prepare_kernel<bf16, float>
+                                            : prepare_kernel<bf16, bf16>,
+                 grid, kHeadWarps * kWarp, 0, stream, args);
 }
 
 }  // namespace switchyard::cuda

@@ -20,7 +20,20 @@ __device__ __forceinline__ void load_run(const float* from, float (&to)[kPairs])
     *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);
 }
 template <int kPairs>
-__device__ __forceinline__ Pairs<kPairs> load_pairs(const float* from) {
+__device__ __forceinline__ void load_run(const bf16* from, float (&to)[kPairs]) {
+  if constexpr (kPairs == 1) to[0] = to_f32(*from);
+  if constexpr (kPairs > 1) {
+    uint32_t pairs[kPairs / 2];
+    if constexpr (kPairs == 2) pairs[0] = *reinterpret_cast<const uint32_t*>(from);
+    if constexpr (kPairs == 4)
+      *reinterpret_cast<uint2*>(pairs) = *reinterpret_cast<const uint2*>(from);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i)
+      to[i] = i % 2 == 0 ? low_bf16(pairs[i / 2]) : high_bf16(pairs[i / 2]);
+  }
+}
+template <int kPairs, class T>
+__device__ __forceinline__ Pairs<kPairs> load_pairs(const T* from) {
   Pairs<kPairs> pairs;
   load_run<kPairs>(from, pairs.low);
   load_run<kPairs>(from + kPairs * kWarp, pairs.high);

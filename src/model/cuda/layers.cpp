@@ -73,14 +73,26 @@ bool CudaModel::norms_in_product(int layer, const StepShape& shape) const {
   return !deterministic() && k::dense_few_accepts(normed_product(layer, shape));
 }
 
-void CudaModel::run_qkv(int layer, const StepShape& shape) {
+// True: rounded, as what the library multiplies is: half the bytes, and reference implementations round there, too.
+bool CudaModel::run_qkv(int layer, const StepShape& shape) {
   const BlockWeights& w = weights_.blocks[layer];
   if (!rows_ready_ && norms_in_product(layer, shape)) {
     k::dense_few(normed_product(layer, shape), queue());
-    return;
+    return false;
   }
   if (!rows_ready_) norm(w.attention_norm, shape, false);
+  if (bf16() && products_.run_rounded({.x = buffers_.rows,
+                                       .weight = w.qkv.data,
+                                       .bias = w.qkv.bias,
+                                       .tokens = shape.tokens,
+                                       .n = w.qkv.n,
+                                       .k = w.qkv.k,
+                                       .y_bf16 = buffers_.qkv},
+                                      queue())) {
+    return true;
+  }
   dense(buffers_.rows, w.qkv, shape.tokens, buffers_.qkv, false);
+  return false;
 }
 
 void CudaModel::run_attention(int layer, const StepShape& shape, const StepPointers& step) {
@@ -88,7 +100,7 @@ void CudaModel::run_attention(int layer, const StepShape& shape, const StepPoint
   const BlockWeights& w = weights_.blocks[layer];
   std::byte* k_cache = cache_.data() + 2 * layer * cache_layer_bytes_;
   std::byte* v_cache = k_cache + cache_layer_bytes_;
-  run_qkv(layer, shape);
+  const bool rounded = run_qkv(layer, shape);
   k::prepare_heads({.heads = spec.heads,
                     .kv_heads = spec.kv_heads,
                     .head_dim = spec.head_dim,
@@ -98,7 +110,8 @@ void CudaModel::run_attention(int layer, const StepShape& shape, const StepPoint
                     .clip = spec.clip,
                     .block_tokens = options_.block_tokens,
                     .dtype = options_.dtype,
-                    .qkv = buffers_.qkv,
+                    .qkv = rounded ? nullptr : buffers_.qkv,
+                    .qkv_bf16 = rounded ? buffers_.qkv : nullptr,
                     .q_norm = w.q_norm,
                     .k_norm = w.k_norm,
                     .cos = step.cos,
