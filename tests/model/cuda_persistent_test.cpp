@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/random.h"
+#include "kernels/cuda/attention_entries.h"
 #include "model/devices.h"
 #include "model/model.h"
 #include "tensor/compare.h"
@@ -181,7 +182,13 @@ constexpr Case kCases[] = {
       "rope_scaling": null, "sliding_window": null, "use_sliding_window": false,
       "max_position_embeddings": 16384, "tie_word_embeddings": false})"}};
 
-class CudaPersistent : public testing::TestWithParam<Case> {};
+class CudaPersistent : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    SWITCHYARD_SKIP_WITHOUT_CUDA();
+    if (!cuda::attend_is_sm90()) GTEST_SKIP() << "for sm_90 alone";
+  }
+};
 
 // Both ways round to bf16 at the same places, so what differs is the order of sums. Where that tips a pick between nearly tied
 // experts, nothing bounds the logits.
@@ -213,18 +220,13 @@ void expect_those_of_layer_by_layer(const Case& which, std::initializer_list<int
 }
 
 TEST_P(CudaPersistent, StepsAreThoseOfLayerByLayer) {
-  SWITCHYARD_SKIP_WITHOUT_CUDA();
   expect_those_of_layer_by_layer(GetParam(), {0, 14, 63, 126, 200, 254, 511, 700, 2000, 4094}, 4);
 }
 
 // What scripts/gpu_sanitize.txt runs.
-TEST_P(CudaPersistent, AFewSteps) {
-  SWITCHYARD_SKIP_WITHOUT_CUDA();
-  expect_those_of_layer_by_layer(GetParam(), {0, 150}, 2);
-}
+TEST_P(CudaPersistent, AFewSteps) { expect_those_of_layer_by_layer(GetParam(), {0, 150}, 2); }
 
 TEST_P(CudaPersistent, RepeatedStepsGiveTheSameBits) {
-  SWITCHYARD_SKIP_WITHOUT_CUDA();
   std::vector<std::vector<float>> first;
   for (int round = 0; round < 3; ++round) {
     Sequence sequence(GetParam().config, true);
