@@ -9,7 +9,8 @@ namespace switchyard::cuda {
 namespace {
 
 constexpr int kRowThreads = 512;
-constexpr int kRowQuads = 4;        // float4 of a row that a thread keeps
+constexpr int kRowQuads =
+    4;  // float4 of a row that a thread keeps; fewer would leave too little on its way from memory
 constexpr int kRouteThreads = 128;  // 4 warps, an expert each
 constexpr int kRouteExperts = kRouteThreads / kWarp;
 
@@ -70,27 +71,32 @@ __global__ void norm_kernel(NormRows a) {
 __global__ void __launch_bounds__(kRowThreads) norm_quads_kernel(NormRows a) {
   __shared__ float scratch[kWarp];
   let_next_begin();
-  wait_for_previous();
   const int64_t t = blockIdx.x;
-  const int quads = static_cast<int>(a.width / 4);
-  const auto* row = reinterpret_cast<const float4*>(norm_row(a, t));
+  const int quads = static_cast<int>(a.width / 4), threads = static_cast<int>(blockDim.x);
   const auto* weight = reinterpret_cast<const float4*>(a.weight);
-  float4 x[kRowQuads];
+  float4 x[kRowQuads], w[kRowQuads];
+#pragma unroll
+  for (int i = 0; i < kRowQuads; ++i) {
+    const int at = static_cast<int>(threadIdx.x) + i * threads;
+    if (at < quads) w[i] = weight[at];
+  }
+  wait_for_previous();
+  const auto* row = reinterpret_cast<const float4*>(norm_row(a, t));
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kRowQuads; ++i) {
-    const int at = static_cast<int>(threadIdx.x) + i * kRowThreads;
+    const int at = static_cast<int>(threadIdx.x) + i * threads;
     x[i] = at < quads ? row[at] : make_float4(0, 0, 0, 0);
-    sum += squares_of(x[i]);
   }
+#pragma unroll
+  for (int i = 0; i < kRowQuads; ++i) sum += squares_of(x[i]);
   const float scale = rsqrtf(block_sum(sum, scratch) / static_cast<float>(a.width) + a.eps);
 #pragma unroll
   for (int i = 0; i < kRowQuads; ++i) {
-    const int at = static_cast<int>(threadIdx.x) + i * kRowThreads;
+    const int at = static_cast<int>(threadIdx.x) + i * threads;
     if (at >= quads) break;
-    const float4 w = weight[at];
-    const float4 y = make_float4(x[i].x * scale * w.x, x[i].y * scale * w.y, x[i].z * scale * w.z,
-                                 x[i].w * scale * w.w);
+    const float4 y = make_float4(x[i].x * scale * w[i].x, x[i].y * scale * w[i].y,
+                                 x[i].z * scale * w[i].z, x[i].w * scale * w[i].w);
     store_normed(a, t * a.width + at * 4, y);
     store_split(a, t, at * 4, y);
   }
@@ -184,9 +190,11 @@ __global__ void swiglu_kernel(Swiglu a) {
 
 void norm_rows(const NormRows& args, StreamHandle stream) noexcept {
   if (args.tokens == 0) return;
-  const bool quads = args.width % 4 == 0 && args.width <= 4 * kRowQuads * kRowThreads;
+  // By the width alone: the order of a token's sum must not depend on how many there are.
+  const unsigned warps = grid_of(args.width, 4 * kRowQuads * kWarp);
+  const bool quads = args.width % 4 == 0 && warps <= kRowThreads / kWarp;
   launch_chained(quads ? norm_quads_kernel : norm_kernel, dim3(grid_of(args.tokens, 1)),
-                 kRowThreads, 0, stream, args);
+                 quads ? warps * kWarp : kRowThreads, 0, stream, args);
 }
 
 bool norm_route_accepts(const NormRoute& args) noexcept {
