@@ -9,11 +9,9 @@ namespace switchyard::cuda {
 namespace {
 
 constexpr int kHeadWarps = 4;
-constexpr int kHeadsEach = 4;  // of a warp that has its token's heads in registers
-constexpr int kMostHeads = 128;
-
-/// Heads of a token, q, k and v, that a block holds in registers.
-constexpr int most_heads(int pairs) { return pairs < 4 ? kMostHeads : kMostHeads / 2; }
+constexpr int kHeadsEach = 4;    // of a warp that has its token's heads in registers
+constexpr int kMostHeads = 128;  // of a token, q, k and v, that a block holds in registers
+constexpr int kAheadHeads = 48;  // with those of another token, twice on a multiprocessor
 
 template <class In>
 __device__ __forceinline__ const In* products_of(const PrepareHeads& a);
@@ -83,90 +81,176 @@ __global__ void __launch_bounds__(kHeadWarps* kWarp) prepare_kernel(PrepareHeads
 }
 
 // 1 / rms over heads [first, end), from what each lane holds of each head's squares.
-__device__ float heads_scale(const float (&squares)[kMostHeads][kWarp], int first, int end,
-                             int width, float eps) {
+__device__ float heads_scale(const float (*squares)[kWarp], int first, int end, int width,
+                             float eps) {
   float sum = 0;
 #pragma unroll 4
   for (int head = first; head < end; ++head) sum += squares[head][threadIdx.x % kWarp];
   return rsqrtf(warp_sum(sum) / static_cast<float>((end - first) * width) + eps);
 }
 
-// The same for bf16 heads of 64, 128 or 256 values that are turned as a whole: a block has a token and a warp kHeadsEach of its
-// heads, all of whose values it asks for at once; a lane holds kPairs = Z / 64 neighbours and their partners half a head away.
-// What does not depend on qkv is read before the launch before has ended.
-template <int kPairs, class In>
-__global__ void __launch_bounds__(most_heads(kPairs) / kHeadsEach * kWarp)
-    prepare_token_kernel(PrepareHeads a) {
-  constexpr int kHalf = kPairs * kWarp, kWidth = 2 * kHalf;
-  __shared__ float squares[kMostHeads][kWarp];
-  const int64_t t = blockIdx.x;
-  const int lane = threadIdx.x % kWarp, first = lane * kPairs;
-  const int begin = static_cast<int>(threadIdx.x) / kWarp * kHeadsEach;
-  const int turned = a.heads + a.kv_heads, count = min(kHeadsEach, turned + a.kv_heads - begin);
-  const bool full = a.norm == QkNormKind::full_width;
-  const int64_t slot = a.slot[t];
-  Pairs<kPairs> weight[kHeadsEach] = {}, turn = {}, x[kHeadsEach] = {};
-  if (begin < turned) {
-    const int64_t angle = int64_t{a.rope_row[t]} * kHalf + first;
-    load_run<kPairs>(a.cos + angle, turn.low);
-    load_run<kPairs>(a.sin + angle, turn.high);
-  }
-#pragma unroll
-  for (int i = 0; i < kHeadsEach; ++i) {
-    const int head = begin + i;
-    if (a.norm == QkNormKind::none || head >= turned) break;
-    const bool is_q = head < a.heads;
-    const int own = full ? is_q ? head : head - a.heads : 0;
-    weight[i] = load_pairs<kPairs>((is_q ? a.q_norm : a.k_norm) + own * kWidth + first);
-  }
-  let_next_begin();
-  wait_for_previous();
-  const In* row = products_of<In>(a) + (t * (turned + a.kv_heads) + begin) * kWidth + first;
-#pragma unroll
-  for (int i = 0; i < kHeadsEach; ++i) {
-    if (i < count) x[i] = load_pairs<kPairs>(row + i * kWidth);
-  }
-  float q_scale = 1, k_scale = 1;
-  if (full) {
+// A warp's heads, and what they have in all tokens: weights of their norms. A lane holds kPairs = Z / 64 neighbours and their partners
+// half a head away.
+template <int kPairs>
+struct WarpHeads {
+  static constexpr int kHalf = kPairs * kWarp, kWidth = 2 * kHalf;
+  int lane, first, begin, turned, count;
+  bool full;
+  Pairs<kPairs> weight[kHeadsEach] = {};
+
+  __device__ __forceinline__ explicit WarpHeads(const PrepareHeads& a)
+      : lane(static_cast<int>(threadIdx.x) % kWarp),
+        first(lane * kPairs),
+        begin(static_cast<int>(threadIdx.x) / kWarp * kHeadsEach),
+        turned(a.heads + a.kv_heads),
+        count(min(kHeadsEach, turned + a.kv_heads - begin)),
+        full(a.norm == QkNormKind::full_width) {
 #pragma unroll
     for (int i = 0; i < kHeadsEach; ++i) {
-      if (i < count) squares[begin + i][lane] = squares_of(x[i]);
+      const int head = begin + i;
+      if (a.norm == QkNormKind::none || head >= turned) break;
+      const bool is_q = head < a.heads;
+      const int own = full ? is_q ? head : head - a.heads : 0;
+      weight[i] = load_pairs<kPairs>((is_q ? a.q_norm : a.k_norm) + own * kWidth + first);
     }
-    __syncthreads();
-    if (begin < a.heads) q_scale = heads_scale(squares, 0, a.heads, kWidth, a.eps);
-    if (begin + count > a.heads) k_scale = heads_scale(squares, a.heads, turned, kWidth, a.eps);
   }
-  const int64_t block = slot / a.block_tokens, offset = slot % a.block_tokens;
+};
+
+// What a warp reads of a token.
+template <int kPairs, class In>
+struct TokenHeads {
+  int64_t slot = 0;
+  Run<kPairs, float> cos = {}, sin = {};
+  Run<kPairs, In> low[kHeadsEach] = {}, high[kHeadsEach] = {};
+
+  /// What does not depend on qkv; `rope_row` is the token's.
+  __device__ __forceinline__ void ask_turn(const PrepareHeads& a, const WarpHeads<kPairs>& own,
+                                           int64_t t, int rope_row) {
+    slot = a.slot[t];
+    if (own.begin >= own.turned) return;
+    const int64_t angle = int64_t{rope_row} * own.kHalf + own.first;
+    cos.load(a.cos + angle);
+    sin.load(a.sin + angle);
+  }
+  __device__ __forceinline__ void ask_values(const PrepareHeads& a, const WarpHeads<kPairs>& own,
+                                             int64_t t) {
+    const In* row =
+        products_of<In>(a) + (t * (own.turned + a.kv_heads) + own.begin) * own.kWidth + own.first;
+#pragma unroll
+    for (int i = 0; i < kHeadsEach; ++i) {
+      if (i >= own.count) break;
+      low[i].load(row + i * own.kWidth);
+      high[i].load(row + i * own.kWidth + own.kHalf);
+    }
+  }
+};
+
+// Norm, turn and store of a warp's heads of token t. `squares` [heads][lane] is for norms over all heads.
+template <int kPairs, class In>
+__device__ __forceinline__ void finish_token(const PrepareHeads& a, const WarpHeads<kPairs>& own,
+                                             const TokenHeads<kPairs, In>& token, int64_t t,
+                                             float (*squares)[kWarp]) {
+  constexpr int kHalf = kPairs * kWarp, kWidth = 2 * kHalf;
+  Pairs<kPairs> x[kHeadsEach], turn;
 #pragma unroll
   for (int i = 0; i < kHeadsEach; ++i) {
-    const int head = begin + i;
-    if (i >= count) break;
-    const bool is_q = head < a.heads, is_v = head >= turned;
+    token.low[i].values(x[i].low);
+    token.high[i].values(x[i].high);
+  }
+  token.cos.values(turn.low);
+  token.sin.values(turn.high);
+  float q_scale = 1, k_scale = 1;
+  if (own.full) {
+#pragma unroll
+    for (int i = 0; i < kHeadsEach; ++i) {
+      if (i < own.count) squares[own.begin + i][own.lane] = squares_of(x[i]);
+    }
+    __syncthreads();
+    if (own.begin < a.heads) q_scale = heads_scale(squares, 0, a.heads, kWidth, a.eps);
+    if (own.begin + own.count > a.heads)
+      k_scale = heads_scale(squares, a.heads, own.turned, kWidth, a.eps);
+  }
+  const int64_t block = token.slot / a.block_tokens, offset = token.slot % a.block_tokens;
+#pragma unroll
+  for (int i = 0; i < kHeadsEach; ++i) {
+    const int head = own.begin + i;
+    if (i >= own.count) break;
+    const bool is_q = head < a.heads, is_v = head >= own.turned;
     float scale = is_q ? q_scale : k_scale;
     if (a.norm == QkNormKind::per_head) {
       scale = rsqrtf(warp_sum(squares_of(x[i])) / kWidth + a.eps);
     }
-    finish_head(a, x[i], scale, weight[i], turn, is_v);
+    finish_head(a, x[i], scale, own.weight[i], turn, is_v);
     bf16* to = static_cast<bf16*>(a.q) + (t * a.heads + head) * kWidth;
     if (!is_q) {
-      const int g = is_v ? head - turned : head - a.heads;
+      const int g = is_v ? head - own.turned : head - a.heads;
       to = static_cast<bf16*>(is_v ? a.v_cache : a.k_cache) +
            ((block * a.kv_heads + g) * a.block_tokens + offset) * kWidth;
     }
-    store_run<kPairs>(x[i].low, to + first);
-    store_run<kPairs>(x[i].high, to + kHalf + first);
+    store_run<kPairs>(x[i].low, to + own.first);
+    store_run<kPairs>(x[i].high, to + kHalf + own.first);
   }
+}
+
+// The same for bf16 heads of 64, 128 or 256 values that are turned as a whole: a block has a token and a warp kHeadsEach of its
+// heads, all of whose values it asks for at once. What does not depend on qkv is read before the launch before has ended. With up to
+// kAheadHeads heads, a block goes on to further tokens, whose values it asks for before it finishes those at hand.
+template <int kPairs, class In, int kMost>
+__global__ void __launch_bounds__(kMost / kHeadsEach * kWarp, kMost <= kAheadHeads ? 2 : 1)
+    prepare_token_kernel(PrepareHeads a) {
+  constexpr bool kGoesOn = kMost <= kAheadHeads;
+  __shared__ float squares[kGoesOn ? 2 : 1][kMost][kWarp];  // of tokens in turn
+  const WarpHeads<kPairs> own(a);
+  const int64_t step = gridDim.x;
+  int64_t t = blockIdx.x;
+  TokenHeads<kPairs, In> next;
+  next.ask_turn(a, own, t, a.rope_row[t]);
+  int row_after = kGoesOn && t + step < a.tokens ? a.rope_row[t + step] : 0;
+  let_next_begin();
+  wait_for_previous();
+  next.ask_values(a, own, t);
+  if constexpr (!kGoesOn) {
+    finish_token(a, own, next, t, squares[0]);
+  } else {
+    int turn = 0;
+#pragma unroll 1
+    for (; t < a.tokens; t += step, turn ^= 1) {
+      const TokenHeads<kPairs, In> token = next;
+      if (t + step < a.tokens) {
+        next.ask_turn(a, own, t + step, row_after);
+        next.ask_values(a, own, t + step);
+        if (t + 2 * step < a.tokens) row_after = a.rope_row[t + 2 * step];
+      }
+      finish_token(a, own, token, t, squares[turn]);
+    }
+  }
+}
+
+template <int kPairs, class In, int kMost>
+void launch_token(const PrepareHeads& args, StreamHandle stream) {
+  constexpr int kBlocksEach = 2;  // of a multiprocessor, that go on
+  const auto kernel = prepare_token_kernel<kPairs, In, kMost>;
+  const unsigned most = static_cast<unsigned>(num_multiprocessors() * kBlocksEach);
+  const unsigned blocks = grid_of(args.tokens, 1), heads = args.heads + 2 * args.kv_heads;
+  launch_chained(kernel, dim3(kMost <= kAheadHeads && blocks > most ? most : blocks),
+                 grid_of(heads, kHeadsEach) * kWarp, 0, stream, args);
+}
+
+template <int kPairs, class In>
+bool launch_token(const PrepareHeads& args, StreamHandle stream) {
+  const int heads = args.heads + 2 * args.kv_heads;
+  if constexpr (kPairs < 4 && std::is_same_v<In, bf16>) {
+    if (heads <= kAheadHeads) return launch_token<kPairs, In, kAheadHeads>(args, stream), true;
+  }
+  constexpr int kMost = kPairs < 4 ? kMostHeads : kMostHeads / 2;
+  if (heads <= kMost) return launch_token<kPairs, In, kMost>(args, stream), true;
+  return false;
 }
 
 template <int kPairs>
 bool launch_token(const PrepareHeads& args, StreamHandle stream) {
-  const int heads = args.heads + 2 * args.kv_heads;
-  if (heads > most_heads(kPairs)) return false;
-  launch_chained(args.qkv_bf16 != nullptr ? prepare_token_kernel<kPairs, bf16>
-                                          : prepare_token_kernel<kPairs, float>,
-                 dim3(grid_of(args.tokens, 1)), grid_of(heads, kHeadsEach) * kWarp, 0, stream,
-                 args);
-  return true;
+  return args.qkv_bf16 != nullptr ? launch_token<kPairs, bf16>(args, stream)
+                                  : launch_token<kPairs, float>(args, stream);
 }
 
 bool launch_by_token(const PrepareHeads& args, StreamHandle stream) {

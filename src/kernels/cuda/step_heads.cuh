@@ -2,6 +2,8 @@
 // One head of one token between the q, k, v product and attention, by one warp: norm, clip, rope.
 // Source: Su et al. 2021, arXiv 2104.09864 (rope); Zhang and Sennrich 2019, arXiv 1910.07467 (RMS norm).
 #pragma once
+#include <type_traits>
+
 #include "kernels/cuda/step.h"
 #include "kernels/cuda/step_math.cuh"
 
@@ -11,29 +13,31 @@ template <int kPairs>
 struct Pairs {  // values z and z + half of kPairs neighbouring z
   float low[kPairs], high[kPairs];
 };
+/// kPairs neighbours of f32 or bf16, as they lie in memory.
+template <int kPairs, class T>
+struct Run {
+  static constexpr int kBytes = kPairs * static_cast<int>(sizeof(T));
+  using Word = std::conditional_t<
+      kBytes == 2, uint16_t,
+      std::conditional_t<kBytes == 4, uint32_t, std::conditional_t<kBytes == 8, uint2, uint4>>>;
+  Word word;
+  __device__ __forceinline__ void load(const T* from) {
+    word = *reinterpret_cast<const Word*>(from);
+  }
+  __device__ __forceinline__ void values(float (&to)[kPairs]) const {
+    const T* value = reinterpret_cast<const T*>(&word);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) to[i] = to_f32(value[i]);
+  }
+};
 template <int kPairs>
 __device__ __forceinline__ void load_run(const float* from, float (&to)[kPairs]) {
-  if constexpr (kPairs == 1) to[0] = *from;
-  if constexpr (kPairs == 2)
-    *reinterpret_cast<float2*>(to) = *reinterpret_cast<const float2*>(from);
-  if constexpr (kPairs == 4)
-    *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);
+  Run<kPairs, float> run;
+  run.load(from);
+  run.values(to);
 }
 template <int kPairs>
-__device__ __forceinline__ void load_run(const bf16* from, float (&to)[kPairs]) {
-  if constexpr (kPairs == 1) to[0] = to_f32(*from);
-  if constexpr (kPairs > 1) {
-    uint32_t pairs[kPairs / 2];
-    if constexpr (kPairs == 2) pairs[0] = *reinterpret_cast<const uint32_t*>(from);
-    if constexpr (kPairs == 4)
-      *reinterpret_cast<uint2*>(pairs) = *reinterpret_cast<const uint2*>(from);
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i)
-      to[i] = i % 2 == 0 ? low_bf16(pairs[i / 2]) : high_bf16(pairs[i / 2]);
-  }
-}
-template <int kPairs, class T>
-__device__ __forceinline__ Pairs<kPairs> load_pairs(const T* from) {
+__device__ __forceinline__ Pairs<kPairs> load_pairs(const float* from) {
   Pairs<kPairs> pairs;
   load_run<kPairs>(from, pairs.low);
   load_run<kPairs>(from + kPairs * kWarp, pairs.high);
