@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prefill attention on Hopper: items of 128 rows (token, query head) of one kv head, so that a group's heads share each tile
+// Prefill attention on Hopper: items of up to 128 rows (token, query head) of one kv head, so that a group's heads share each tile
 // of K and V; one block of a multiprocessor, three groups of four warps: two consume, one loads. A block claims the next item
 // while it works, those that see most first.
 // Keys are visited in ascending tiles of 128 at fixed positions, so a token's bits depend on its own keys alone.
@@ -17,7 +17,7 @@ __device__ void init_barriers(PrefillShared<kZ>& shared) {
     barrier_init(shared_address(&shared.full[i]), 1);
     barrier_init(shared_address(&shared.empty[i]), 4 * kConsumers);
   }
-  barrier_init(shared_address(&shared.queries_full), kQueryThreads);
+  barrier_init(shared_address(&shared.queries_full), 1);
   barrier_init(shared_address(&shared.queries_empty), 4 * kConsumers);
   for (int i = 0; i < kPrefillQueue; ++i) {
     barrier_init(shared_address(&shared.queue_full[i]), 1);
@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(kPrefillThreads, 1)
   if (threadIdx.x == kPrefillThreads - 1) {
     tensor_prefetch(maps.k);
     tensor_prefetch(maps.v);
+    tensor_prefetch(maps.q);
     init_barriers(shared);
   }
   __syncthreads();
@@ -44,11 +45,12 @@ __global__ void __launch_bounds__(kPrefillThreads, 1)
     attend_items(shared, a);
   } else {
     give_registers<40>();
-    if (threadIdx.x < kConsumers * 128 + kWarp) {
+    const int warp = static_cast<int>(threadIdx.x) / kWarp - kConsumers * 4;
+    if (warp == 0) {
       claim_and_send<kZ, kBox>(shared, a, maps);
     } else {
       wait_for_previous();
-      load_queries(shared, a);
+      if (warp == 1) send_queries(shared, a, maps);
     }
   }
 }
@@ -60,8 +62,12 @@ bool launch(const Attend& args, StreamHandle stream) {
     return cudaFuncSetAttribute(prefill_kernel<kZ, kBox>,
                                 cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes) == cudaSuccess;
   }();
+  const int share = args.heads / args.kv_heads;
   PrefillMaps maps;
-  if (!raised || !make_cache_map(maps.k, args.k_cache, kZ, kBox, 1) ||
+  if (!raised ||
+      !make_query_map(maps.q, args.q, args.tokens, args.heads, kZ,
+                      static_cast<unsigned>(item_tokens(share)), static_cast<unsigned>(share)) ||
+      !make_cache_map(maps.k, args.k_cache, kZ, kBox, 1) ||
       !make_cache_map(maps.v, args.v_cache, kZ, kBox, 1)) {
     return false;
   }
@@ -78,7 +84,8 @@ bool launch(const Attend& args, StreamHandle stream) {
 }  // namespace
 
 bool attend_prefill_sm90a(const Attend& args, StreamHandle stream) noexcept {
-  if (!is_sm90() || !(args.scale > 0)) return false;  // the highest product has the highest score
+  // The highest product must have the highest score, and an item a token.
+  if (!is_sm90() || !(args.scale > 0) || args.heads / args.kv_heads > kItemRows) return false;
   if (args.tokens == 0) return true;
   return box_of(args) == kUnit ? launch<kUnit>(args, stream) : launch<kCacheTile>(args, stream);
 }

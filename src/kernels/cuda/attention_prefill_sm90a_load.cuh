@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loading roles of prefill attention on Hopper: one warp claims items and streams K and V, three warps bring queries.
+// The loading roles of prefill attention on Hopper: one warp claims items and streams K and V, another one brings queries.
 // They run ahead of the consumers, over the borders of items.
 //
 //   ring       tiles of K and V in the order of their use: K0 K1 V0 K2 V1 K3 V2 ... V
 //   tile       [Z / 64][128 positions][64], swizzled; kBox positions of 64 z are a copy: 64, or 16 where the cache's blocks are
 //              no multiple of 64. Boxes that no row of the item sees are not copied: their blocks may be gone
-//   queries    [Z / 64][128 rows][64], swizzled; row i is token i / share, query head i % share of the kv head's
+//   queries    [Z / 64][rows][64], swizzled; row i is token i / share, query head i % share of the kv head's, and an item has as many whole
+//              tokens as 128 rows hold: a copy for 64 z. What lies behind a sequence's last token is never written
 #pragma once
 #include "kernels/cuda/attention_items.cuh"
 #include "kernels/cuda/chain.cuh"
@@ -17,13 +18,14 @@ namespace switchyard::cuda {
 inline constexpr int kItemRows = 128, kKeys = 128;
 inline constexpr int kConsumers = 2;  ///< groups of four warps, 64 rows each
 inline constexpr int kPrefillThreads = (kConsumers + 1) * 128;
-inline constexpr int kQueryThreads = 96;
 inline constexpr int kPrefillQueue = 2, kPrefillStages = 6;
-inline constexpr int kPrefillReaders =
-    kConsumers * 4 + kQueryThreads / kWarp;      ///< warps that read the queue
-inline constexpr int kPanelBytes = kKeys * 128;  ///< of 64 z of a tile
+inline constexpr int kPrefillReaders = kConsumers * 4 + 1;  ///< warps that read the queue
+inline constexpr int kPanelBytes = kKeys * 128;             ///< of 64 z of a tile
 
-/// Rows [row, row + 128) of a sequence and a kv head, and the positions [seen, end) that any of them sees.
+/// Whole tokens of an item, of `share` rows each.
+__host__ __device__ constexpr int item_tokens(int share) { return kItemRows / share; }
+
+/// Rows from `row` on of a sequence and a kv head, and the positions [seen, end) that any of them sees.
 struct PrefillItem {
   int sequence = -1, kv_head = 0, row = 0;
   int first_token = 0, tokens = 0, context = 0;  ///< of the sequence
@@ -44,13 +46,14 @@ struct PrefillShared {
 };
 
 struct PrefillMaps {
-  CUtensorMap k, v;
+  CUtensorMap k, v, q;
 };
 
-/// 128-row tiles of a sequence; none when it adds one token, which attend_decode takes.
+/// Items of a sequence and a kv head; none when it adds one token, which attend_decode takes.
 __device__ __forceinline__ int num_prefill_tiles(const Attend& a, int b) {
   const int tokens = added_tokens(a, b);
-  return tokens < 2 ? 0 : (tokens * (a.heads / a.kv_heads) + kItemRows - 1) / kItemRows;
+  const int each = item_tokens(a.heads / a.kv_heads);
+  return tokens < 2 ? 0 : (tokens + each - 1) / each;
 }
 
 /// Whole warp: the sequence that holds item `index` of a kv head, and how many of its items come before; -1: none.
@@ -77,19 +80,19 @@ __device__ __forceinline__ int find_prefill_sequence(const Attend& a, int& index
 
 /// Whole warp. A sequence's last tiles see the most and come first.
 __device__ __forceinline__ PrefillItem find_prefill_item(const Attend& a, int index) {
-  const int share = a.heads / a.kv_heads;
+  const int share = a.heads / a.kv_heads, each = item_tokens(share);
   PrefillItem item;
   item.kv_head = index % a.kv_heads;
   index /= a.kv_heads;
   item.sequence = find_prefill_sequence(a, index);
   if (item.sequence < 0) return item;
-  item.row = (num_prefill_tiles(a, item.sequence) - 1 - index) * kItemRows;
+  const int token = (num_prefill_tiles(a, item.sequence) - 1 - index) * each;
+  item.row = token * share;
   item.first_token = a.seq_offset[item.sequence];
   item.tokens = added_tokens(a, item.sequence);
   item.context = a.context_len[item.sequence];
-  const int last = min(item.tokens - 1, (item.row + kItemRows - 1) / share);
-  item.end = item.context + last + 1;
-  item.seen = a.window > 0 ? max(0, item.context + item.row / share - a.window + 1) : 0;
+  item.end = item.context + min(item.tokens, token + each);
+  item.seen = a.window > 0 ? max(0, item.context + token - a.window + 1) : 0;
   return item;
 }
 
@@ -129,10 +132,11 @@ __device__ __forceinline__ void send_tile(PrefillShared<kZ>& shared, const CUten
   at.advance();
 }
 
-template <int kZ, int kBox>
+/// Calls `begin` when it knows what comes first.
+template <int kZ, int kBox, class Begin>
 __device__ __forceinline__ void send_tiles(PrefillShared<kZ>& shared, const Attend& a,
                                            const PrefillMaps& maps, const PrefillItem& item,
-                                           PrefillPlace& at) {
+                                           PrefillPlace& at, const Begin& begin) {
   constexpr int kHalves = kZ / 64, kCopies = kKeys / kBox * kHalves;
   const int lane = threadIdx.x % kWarp;
   const auto find_row = [&](int tile) {
@@ -142,6 +146,7 @@ __device__ __forceinline__ void send_tiles(PrefillShared<kZ>& shared, const Atte
   };
   const int last = item.end_tile();
   int tile = item.first_tile(), row = find_row(tile);
+  begin();
   send_tile<kZ, kBox>(shared, maps.k, row, at);
 #pragma unroll 1
   for (++tile; tile < last; ++tile) {
@@ -153,7 +158,7 @@ __device__ __forceinline__ void send_tiles(PrefillShared<kZ>& shared, const Atte
   send_tile<kZ, kBox>(shared, maps.v, row, at);
 }
 
-/// One warp. The first item depends on the step's arrays alone.
+/// One warp. The first item and its first tile's place depend on the step's arrays alone.
 template <int kZ, int kBox>
 __device__ __forceinline__ void claim_and_send(PrefillShared<kZ>& shared, const Attend& a,
                                                const PrefillMaps& maps) {
@@ -170,45 +175,40 @@ __device__ __forceinline__ void claim_and_send(PrefillShared<kZ>& shared, const 
     }
     __syncwarp();
     queue.advance();
-    if (index < static_cast<int>(gridDim.x)) wait_for_previous();
-    int claimed = 0;
-    if (lane == 0) {
-      if (item.sequence >= 0) {
-        claimed = atomicAdd(&prefill_claims(a)->next, 1);
-      } else {
-        leave_claims(prefill_claims(a));
-      }
+    const bool is_first = index < static_cast<int>(gridDim.x);
+    if (item.sequence < 0) {
+      if (is_first) wait_for_previous();
+      if (lane == 0) leave_claims(prefill_claims(a));
+      return;
     }
-    if (item.sequence < 0) return;
-    send_tiles<kZ, kBox>(shared, a, maps, item, at);
+    int claimed = 0;
+    send_tiles<kZ, kBox>(shared, a, maps, item, at, [&] {
+      if (is_first) wait_for_previous();
+      if (lane == 0) claimed = atomicAdd(&prefill_claims(a)->next, 1);
+    });
     index = static_cast<int>(gridDim.x) + __shfl_sync(kAllLanes, claimed, 0);
   }
 }
 
 // ---- queries
 
-/// Three warps: 16 bytes a thread; rows that do not exist become zeros.
+/// One warp.
 template <int kZ>
-__device__ __forceinline__ void load_queries(PrefillShared<kZ>& shared, const Attend& a) {
-  constexpr int kChunks = kZ / 8;
-  const int thread = static_cast<int>(threadIdx.x) - (kPrefillThreads - kQueryThreads);
+__device__ __forceinline__ void send_queries(PrefillShared<kZ>& shared, const Attend& a,
+                                             const PrefillMaps& maps) {
   const int share = a.heads / a.kv_heads;
-  const uint32_t to = shared_address(shared.queries);
+  const uint32_t full = shared_address(&shared.queries_full);
+  const uint32_t bytes = item_tokens(share) * share * kZ * static_cast<int>(sizeof(bf16));
   RingCursor<kPrefillQueue> queue;
   uint32_t parity = 0;
   for (PrefillItem item; next_item(shared, queue, item); parity ^= 1) {
     barrier_wait(shared_address(&shared.queries_empty), parity ^ 1);
-    const auto* q = static_cast<const bf16*>(a.q);
-#pragma unroll 4
-    for (int i = thread; i < kItemRows * kChunks; i += kQueryThreads) {
-      const int row = i / kChunks, chunk = i % kChunks, token = (item.row + row) / share;
-      const bool real = token < item.tokens;
-      const int64_t head = int64_t{item.first_token + (real ? token : 0)} * a.heads +
-                           item.kv_head * share + (item.row + row) % share;
-      copy_16(to + chunk / 8 * kPanelBytes + row * 128 + ((chunk % 8 ^ row % 8) << 4),
-              q + head * kZ + chunk * 8, real ? 16 : 0);
+    if (threadIdx.x % kWarp != 0) continue;
+    barrier_arrive_expect(full, bytes);
+    for (int half = 0; half < kZ / 64; ++half) {
+      tensor_copy(shared_address(shared.queries) + half * kPanelBytes, maps.q, half,
+                  item.kv_head * share, item.first_token + item.row / share, full);
     }
-    barrier_arrive_after_copies(shared_address(&shared.queries_full));
   }
 }
 

@@ -132,6 +132,22 @@ __device__ __forceinline__ void release(uint64_t& empty) {
   if (threadIdx.x % kWarp == 0) barrier_arrive(shared_address(&empty));
 }
 
+/// Four lanes of a row have a word each of four neighbouring 16 bytes; afterwards lane q has the q-th 16 bytes.
+__device__ __forceinline__ uint4 gather_words(uint32_t (&word)[4]) {
+#pragma unroll
+  for (int step = 1; step <= 2; step *= 2) {
+    const bool upper = (threadIdx.x & step) != 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if ((i & step) != 0) continue;
+      const uint32_t sent = upper ? word[i] : word[i + step];
+      const uint32_t got = __shfl_xor_sync(kAllLanes, sent, step);
+      (upper ? word[i] : word[i + step]) = got;
+    }
+  }
+  return make_uint4(word[0], word[1], word[2], word[3]);
+}
+
 template <int kZ>
 __device__ __forceinline__ void write_rows(const Attend& a, const PrefillItem& item, int row,
                                            RowState<kZ>& state) {
@@ -142,15 +158,21 @@ __device__ __forceinline__ void write_rows(const Attend& a, const PrefillItem& i
     total += __shfl_xor_sync(kAllLanes, total, 1);
     total += __shfl_xor_sync(kAllLanes, total, 2);
     const int index = item.row + row + 8 * r, token = index / share;
-    if (token >= item.tokens) continue;
+    const bool real = token < item.tokens && row + 8 * r < item_tokens(share) * share;
     const float inverse = 1.0f / total;
     const int64_t head =
         int64_t{item.first_token + token} * a.heads + item.kv_head * share + index % share;
-    bf16* to = static_cast<bf16*>(a.out) + head * kZ + threadIdx.x % 4 * 2;
+    bf16* to = static_cast<bf16*>(a.out) + head * kZ + threadIdx.x % 4 * 8;
 #pragma unroll
-    for (int j = 0; j < kZ / 8; ++j) {
-      *reinterpret_cast<uint32_t*>(to + j * 8) =
-          pack_bf16(state.o[4 * j + 2 * r] * inverse, state.o[4 * j + 2 * r + 1] * inverse);
+    for (int j = 0; j < kZ / 8; j += 4) {
+      uint32_t word[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* o = state.o + 4 * (j + i) + 2 * r;
+        word[i] = pack_bf16(o[0] * inverse, o[1] * inverse);
+      }
+      const uint4 words = gather_words(word);
+      if (real) *reinterpret_cast<uint4*>(to + j * 8) = words;
     }
   }
 }
@@ -245,7 +267,6 @@ __device__ __forceinline__ void attend_items(PrefillShared<kZ>& shared, const At
   if (me.group == 1) pass_turn(1);  // the first turn is the first group's
   for (PrefillItem item; next_item(shared, queue, item); parity ^= 1) {
     barrier_wait(shared_address(&shared.queries_full), parity);
-    fence_async_shared();  // queries came by ordinary copies
     me.run(item);
   }
   if (me.group == 0) await_turn(0);  // the second group's last word
