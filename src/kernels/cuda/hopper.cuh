@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instructions of Hopper beyond bulk_copy.cuh: more of mbarriers, bulk stores, register hand-over, transposed stores; one
-// function each.
-// Source: PTX ISA 9.0, sections "mbarrier", "cp.async.bulk", "setmaxnreg", "stmatrix".
+// Instructions of Hopper beyond bulk_copy.cuh: more of mbarriers, bulk stores, register hand-over, clusters, transposed stores;
+// one function each.
+// Source: PTX ISA 9.0, sections "mbarrier", "cp.async.bulk", "setmaxnreg", "stmatrix", "barrier.cluster", "mapa".
 #pragma once
 #include <cstdint>
 
@@ -118,6 +118,26 @@ __device__ __forceinline__ float reciprocal(float x) {
   float result;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
+}
+
+// ---- clusters of blocks ---------------------------------------------------------------------------------------
+
+/// Makes initialised mbarriers known to the cluster, after its next barrier.
+__device__ __forceinline__ void cluster_barriers_init_done() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+/// Whole warps. What was written is not handed on by it: its release would be a fence of the whole device, so mbarriers do that.
+__device__ __forceinline__ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/// The same place in the shared memory of the cluster's block of this rank.
+__device__ __forceinline__ uint32_t address_in_block(uint32_t own, int rank) {
+  uint32_t at;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(own), "r"(rank));
+  return at;
 }
 
 // ---- fragments ------------------------------------------------------------------------------------------------

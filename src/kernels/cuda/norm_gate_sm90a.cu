@@ -32,6 +32,7 @@ constexpr int kGroups = kChunk / kGroup;
 constexpr int kRowBytes = kChunk * 2 + 64;  // of a token in shared memory, free of bank conflicts
 constexpr int kExpertTile = 16;
 constexpr int kMaxTiles = 8, kMaxExperts = 256;
+constexpr int kMaxPicks = kWarp;
 constexpr int kMaxStride = kMaxExperts + 4;  // of a token's sums
 
 // What a warp works on: kTiles of 16 experts are dealt to the warps first, then tiles of tokens; kPasses times.
@@ -58,11 +59,13 @@ struct Shared {
     float sum[kTokens * kMaxStride];  // [token][experts + 4]
     float logit[kOwnTokens][kMaxExperts];
     float parts[kBlocks][kOwnTokens * kMaxStride];  // of each block for this one's tokens
+    int pick[kTokens][kMaxPicks];                   // of the whole cluster; of block 0
   };
   union {
     alignas(16) Factors factors;
     Results results;  // when the products are done
   };
+  static_assert(sizeof(Results) <= sizeof(Factors));
   alignas(16) float squares[kTokens];
   alignas(16) float all_squares[kBlocks][kTokens];
   float scale[kTokens];
@@ -70,41 +73,22 @@ struct Shared {
   alignas(8) uint64_t squares_full, parts_full, picks_full;
 };
 
-__device__ __forceinline__ void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-// Where nothing that was written is handed on.
-__device__ __forceinline__ void cluster_arrive_relaxed() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-// The same place in another block's shared memory.
-__device__ __forceinline__ uint32_t address_in_block(const void* own, int block) {
-  uint32_t at;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(at)
-               : "r"(shared_address(own)), "r"(block));
-  return at;
-}
 // Shared memory to another block's, whose barrier counts the bytes.
 __device__ __forceinline__ void send_to_block(const void* to, const void* from, uint32_t bytes,
                                               const uint64_t* barrier, int block) {
   asm volatile(
       "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
-      "[%3];" ::"r"(address_in_block(to, block)),
-      "r"(shared_address(from)), "r"(bytes), "r"(address_in_block(barrier, block))
+      "[%3];" ::"r"(address_in_block(shared_address(to), block)),
+      "r"(shared_address(from)), "r"(bytes), "r"(address_in_block(shared_address(barrier), block))
       : "memory");
 }
-// Adds to a value of the first block, whose barrier counts 4 bytes.
-__device__ __forceinline__ void add_to_first_block(const int* own, int value,
-                                                   const uint64_t* barrier) {
-  asm volatile(
-      "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s32 [%0], %1, "
-      "[%2];" ::"r"(address_in_block(own, 0)),
-      "r"(value), "r"(address_in_block(barrier, 0))
-      : "memory");
+// A value to the first block, whose barrier counts 4 bytes.
+__device__ __forceinline__ void store_in_first_block(const int* own, int value,
+                                                     const uint64_t* barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.s32 [%0], %1, [%2];" ::"r"(
+                   address_in_block(shared_address(own), 0)),
+               "r"(value), "r"(address_in_block(shared_address(barrier), 0))
+               : "memory");
 }
 
 // The inputs [begin, end) of this block; multiples of 32.
@@ -276,7 +260,7 @@ __device__ __forceinline__ void score_tokens(Shared& s, const NormGateParts& a,
   if (lane >= rule.top_k) return;
   a.scores.expert[t * rule.top_k + lane] = pick.expert;
   a.scores.weight[t * rule.top_k + lane] = weight;
-  add_to_first_block(&s.count[pick.expert], 1, &s.picks_full);
+  store_in_first_block(&s.results.pick[t - first_token][lane], pick.expert, &s.picks_full);
 }
 
 // Where a thread stands: its block's inputs, its token, and the tiles of experts and tokens of its warp.
@@ -391,6 +375,7 @@ __device__ __forceinline__ void set_up(Shared& s, const NormGateParts& a, int64_
       barrier_init(shared_address(barrier), 1);
     }
     barrier_init_done();
+    cluster_barriers_init_done();
     const auto tokens = static_cast<uint32_t>(min(a.norm.tokens - first_token, int64_t{kTokens}));
     barrier_arrive_expect(shared_address(&s.squares_full), sizeof(s.all_squares));
     barrier_arrive_expect(shared_address(&s.parts_full), kBlocks * SplitT::kPartBytes);
@@ -398,6 +383,21 @@ __device__ __forceinline__ void set_up(Shared& s, const NormGateParts& a, int64_
   }
   __syncthreads();
   cluster_arrive();
+}
+
+// The first block: what all have picked.
+__device__ __forceinline__ void store_counts(Shared& s, const NormGateParts& a,
+                                             int64_t first_token) {
+  const int top_k = a.scores.rule.top_k;
+  const int tokens = static_cast<int>(min(a.norm.tokens - first_token, int64_t{kTokens}));
+  barrier_wait(shared_address(&s.picks_full), 0);
+  for (int i = threadIdx.x; i < tokens * top_k; i += kThreads) {
+    atomicAdd(&s.count[s.results.pick[i / top_k][i % top_k]], 1);
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < a.num_experts; e += kThreads) {
+    a.scores.counts[blockIdx.x / kBlocks * int64_t{a.num_experts} + e] = s.count[e];
+  }
 }
 
 template <class SplitT>
@@ -412,12 +412,12 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 2)
   RowChunk weight, x;
   if (SplitT::kEarly) weight.load(a.norm.weight, slice.begin, slice.end);
   let_next_begin();
-  cluster_wait();  // all are set up
   wait_for_previous();
   float sum[SplitT::kPasses][SplitT::kTokenTiles][4] = {};
   const float squares = token_sum(multiply_slice<SplitT>(sum, s, a, place, weight));
   __syncwarp();
-  cluster_arrive_relaxed();  // this block's factors are read, so others may send
+  cluster_wait();    // all are set up
+  cluster_arrive();  // this block's factors are read, so others may send
   if (place.multiplies()) store_sums<SplitT>(s, sum, place.expert, place.part_token);
   if (threadIdx.x % kRowThreads == 0) s.squares[place.token] = squares;
   __syncwarp();
@@ -431,17 +431,14 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 2)
   write_rows(a.norm, slice, place.row, place.t, scale, x, weight);
   barrier_wait(shared_address(&s.parts_full), 0);
   __syncthreads();
-  cluster_arrive_relaxed();  // this block has all that it was sent
+  cluster_arrive();  // this block has all that it was sent
   join_logits<SplitT>(s, a, place.first_token);
   __syncthreads();
   if (a.scores.expert != nullptr) score_tokens<SplitT>(s, a, place.first_token);
   __syncwarp();
   cluster_wait();  // and the others
-  if (a.scores.expert == nullptr || blockIdx.x % kBlocks != 0) return;
-  barrier_wait(shared_address(&s.picks_full), 0);
-  for (int e = threadIdx.x; e < a.num_experts; e += kThreads) {
-    a.scores.counts[blockIdx.x / kBlocks * int64_t{a.num_experts} + e] = s.count[e];
-  }
+  if (a.scores.expert != nullptr && blockIdx.x % kBlocks == 0)
+    store_counts(s, a, place.first_token);
 }
 
 template <int kTiles, int kPasses>
