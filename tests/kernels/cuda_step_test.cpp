@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -418,9 +419,8 @@ struct FewCase {
 // Few and many blocks, of 8 and of 16 warps, with and without a ragged last one.
 constexpr FewCase kFewCases[] = {{17, 32}, {100, 512}, {2048, 4096}, {5120, 2048}, {6001, 2080}};
 
-TEST(CudaDense, FewHaveTheBitsOfSkinny) {
-  SWITCHYARD_SKIP_WITHOUT_CUDA();
-  for (const FewCase& c : kFewCases) {
+void expect_the_bits_of_skinny(std::span<const FewCase> shapes) {
+  for (const FewCase& c : shapes) {
     const OnDevice x = on_device(cases::random_values(8 * c.k, 1, 1), DType::bf16);
     const OnDevice w = on_device(cases::random_values(c.n * c.k, 2, 1), DType::bf16);
     const OnDevice bias(cases::random_values(c.n, 3, 1));
@@ -450,6 +450,17 @@ TEST(CudaDense, FewHaveTheBitsOfSkinny) {
       }
     }
   }
+}
+
+TEST(CudaDense, FewHaveTheBitsOfSkinny) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  expect_the_bits_of_skinny(kFewCases);
+}
+
+// What scripts/gpu_sanitize.txt runs.
+TEST(CudaDense, SmallFewHaveTheBitsOfSkinny) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  expect_the_bits_of_skinny(std::span(kFewCases).first(2));
 }
 
 // Beside the norm and the product one after the other; and the same every time.
