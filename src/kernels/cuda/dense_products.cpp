@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/dense_tile.h"
 #include "tensor/dtype.h"
 
 namespace switchyard::cuda {
@@ -43,6 +44,7 @@ void DenseProducts::run(const Dense& args, StreamHandle stream) noexcept {
   if (dense_skinny_accepts(args) && (args.tokens <= kTile || library_ == nullptr)) {
     return dense_skinny(args, stream);
   }
+  if (!deterministic_ && dense_tile_added(args, stream)) return;
   Dense padded = args;
   padded.tokens = padded_tokens(args.tokens);
   if (library_ != nullptr && library_->run(padded, stream)) return;
@@ -51,7 +53,9 @@ void DenseProducts::run(const Dense& args, StreamHandle stream) noexcept {
 }
 
 bool DenseProducts::run_rounded(const Dense& args, StreamHandle stream) noexcept {
-  if (library_ == nullptr || args.tokens <= kTile || args.bias != nullptr) return false;
+  if (deterministic_ || args.tokens <= kTile || args.bias != nullptr) return false;
+  if (dense_tile_rounded(args, stream)) return true;
+  if (library_ == nullptr) return false;
   Dense padded = args;
   padded.tokens = padded_tokens(args.tokens);
   return library_->run(padded, stream);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which dense product runs: the skinny kernel for few tokens, cuBLASLt for many, the plain kernel where neither can.
+// Which dense product runs: the skinny kernel for few tokens, cuBLASLt for many, the plain kernel where neither can. To bf16 also
+// dense_tile.h.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,7 +23,8 @@ class DenseProducts {
 
   /// x and y have room for padded_tokens(T) rows: what lies behind T rows may be read, and y's may be overwritten.
   void run(const Dense& args, StreamHandle stream) noexcept;
-  /// The same to y_bf16, where the library does the product; else false, and nothing is queued. Half the bytes for what reads it.
+  /// The same to y_bf16, where dense_tile_rounded or the library does the product; else false, and nothing is queued. Half the bytes
+  /// for what reads it.
   bool run_rounded(const Dense& args, StreamHandle stream) noexcept;
 
  private:

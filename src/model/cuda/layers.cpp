@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/environment.h"
+#include "kernels/cuda/dense_tile.h"
 #include "model/cuda/model.h"
 
 namespace switchyard::model::cuda {
@@ -73,26 +74,33 @@ bool CudaModel::norms_in_product(int layer, const StepShape& shape) const {
   return !deterministic() && k::dense_few_accepts(normed_product(layer, shape));
 }
 
-// True: rounded, as what the library multiplies is: half the bytes, and reference implementations round there, too.
-bool CudaModel::run_qkv(int layer, const StepShape& shape) {
+// Queries to their buffer, keys and values to the cache. In bf16 the products of many tokens are rounded, as reference implementations do:
+// half the bytes; or they go through the heads in the same launch.
+void CudaModel::run_qkv(int layer, const StepShape& shape, k::PrepareHeads heads) {
   const BlockWeights& w = weights_.blocks[layer];
+  heads.qkv = buffers_.qkv;
   if (!rows_ready_ && norms_in_product(layer, shape)) {
     k::dense_few(normed_product(layer, shape), queue());
-    return false;
+    return k::prepare_heads(heads, queue());
   }
   if (!rows_ready_) norm(w.attention_norm, shape, false);
-  if (bf16() && products_.run_rounded({.x = buffers_.rows,
-                                       .weight = w.qkv.data,
-                                       .bias = w.qkv.bias,
-                                       .tokens = shape.tokens,
-                                       .n = w.qkv.n,
-                                       .k = w.qkv.k,
-                                       .y_bf16 = buffers_.qkv},
-                                      queue())) {
-    return true;
+  if (bf16() && !deterministic()) {
+    const k::Dense product{.x = buffers_.rows,
+                           .weight = w.qkv.data,
+                           .bias = w.qkv.bias,
+                           .tokens = shape.tokens,
+                           .n = w.qkv.n,
+                           .k = w.qkv.k,
+                           .y_bf16 = buffers_.qkv};
+    if (k::dense_tile_heads(product, heads, queue())) return;
+    if (products_.run_rounded(product, queue())) {
+      heads.qkv = nullptr;
+      heads.qkv_bf16 = buffers_.qkv;
+      return k::prepare_heads(heads, queue());
+    }
   }
   dense(buffers_.rows, w.qkv, shape.tokens, buffers_.qkv, false);
-  return false;
+  k::prepare_heads(heads, queue());
 }
 
 void CudaModel::run_attention(int layer, const StepShape& shape, const StepPointers& step) {
@@ -100,29 +108,26 @@ void CudaModel::run_attention(int layer, const StepShape& shape, const StepPoint
   const BlockWeights& w = weights_.blocks[layer];
   std::byte* k_cache = cache_.data() + 2 * layer * cache_layer_bytes_;
   std::byte* v_cache = k_cache + cache_layer_bytes_;
-  const bool rounded = run_qkv(layer, shape);
-  k::prepare_heads({.heads = spec.heads,
-                    .kv_heads = spec.kv_heads,
-                    .head_dim = spec.head_dim,
-                    .rotary_dim = config_.rope.rotary_dim,
-                    .norm = norm_kind(spec.qk_norm),
-                    .eps = config_.norm_eps,
-                    .clip = spec.clip,
-                    .block_tokens = options_.block_tokens,
-                    .dtype = options_.dtype,
-                    .qkv = rounded ? nullptr : buffers_.qkv,
-                    .qkv_bf16 = rounded ? buffers_.qkv : nullptr,
-                    .q_norm = w.q_norm,
-                    .k_norm = w.k_norm,
-                    .cos = step.cos,
-                    .sin = step.sin,
-                    .rope_row = step.rope_row,
-                    .slot = step.slot,
-                    .q = buffers_.q,
-                    .k_cache = k_cache,
-                    .v_cache = v_cache,
-                    .tokens = shape.tokens},
-                   queue());
+  run_qkv(layer, shape,
+          {.heads = spec.heads,
+           .kv_heads = spec.kv_heads,
+           .head_dim = spec.head_dim,
+           .rotary_dim = config_.rope.rotary_dim,
+           .norm = norm_kind(spec.qk_norm),
+           .eps = config_.norm_eps,
+           .clip = spec.clip,
+           .block_tokens = options_.block_tokens,
+           .dtype = options_.dtype,
+           .q_norm = w.q_norm,
+           .k_norm = w.k_norm,
+           .cos = step.cos,
+           .sin = step.sin,
+           .rope_row = step.rope_row,
+           .slot = step.slot,
+           .q = buffers_.q,
+           .k_cache = k_cache,
+           .v_cache = v_cache,
+           .tokens = shape.tokens});
   k::Attend attend = attend_shape(spec, options_);
   attend.q = buffers_.q;
   attend.k_cache = k_cache;

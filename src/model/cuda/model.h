@@ -68,7 +68,7 @@ class CudaModel final : public Model {
   // layers.cpp: queues everything between a step's arrays and its logits
   Status launch(const Step& plan);
   void run_attention(int layer, const StepShape& shape, const StepPointers& step);
-  bool run_qkv(int layer, const StepShape& shape);
+  void run_qkv(int layer, const StepShape& shape, switchyard::cuda::PrepareHeads heads);
   Status run_ffn(int layer, const StepShape& shape);
   bool run_gate(int layer, const StepShape& shape);
   ExpertCall expert_call(int layer, const StepShape& shape) const;

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dense products of one wave of blocks, rounded or on through the heads, against sums in f64 and the launches that they replace.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/dense_tile.h"
+#include "kernels/cuda_run.h"
+#include "kernels/entry_run.h"
+#include "tensor/compare.h"
+
+namespace switchyard::kernels {
+namespace {
+
+using cases::on_device;
+using cases::OnDevice;
+
+CudaStreamHandle queue() { return cases::cuda_stream()->handle(); }
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& expected,
+                 double limit) {
+  const Comparison c = compare(found, expected);
+  EXPECT_LE(c.relative_error, limit) << c.text();
+}
+
+// A product on the device; behind x lie rows of NaN.
+struct Product {
+  Product(int64_t tokens, int64_t n, int64_t k)
+      : x_values(cases::bf16_values(tokens * k, 1)),
+        w_values(cases::bf16_values(n * k, 2)),
+        x(with_nan(x_values, 64 * k)),
+        w(on_device(w_values, DType::bf16)),
+        y(nullptr, tokens * n * 2) {
+    args = {
+        .x = x.data(), .weight = w.data(), .tokens = tokens, .n = n, .k = k, .y_bf16 = y.data()};
+  }
+  static OnDevice with_nan(std::vector<float> values, int64_t count) {
+    values.insert(values.end(), static_cast<size_t>(count), NAN);
+    return on_device(values, DType::bf16);
+  }
+  std::vector<float> expected() const {
+    std::vector<float> sums;
+    for (int64_t t = 0; t < args.tokens; ++t) {
+      for (int64_t i = 0; i < args.n; ++i) {
+        double sum = 0;
+        for (int64_t k = 0; k < args.k; ++k) {
+          sum += static_cast<double>(x_values[static_cast<size_t>(t * args.k + k)]) *
+                 static_cast<double>(w_values[static_cast<size_t>(i * args.k + k)]);
+        }
+        sums.push_back(static_cast<float>(sum));
+      }
+    }
+    return sums;
+  }
+  std::vector<float> result() const { return y.read_floats(args.tokens * args.n, DType::bf16); }
+
+  std::vector<float> x_values, w_values;
+  OnDevice x, w, y;
+  cuda::Dense args;
+};
+
+// Shapes that fill an H200 or H100 of 132 multiprocessors.
+bool tiles_run() { return cuda::dense_tile_rounded(Product(512, 6144, 64).args, queue()); }
+
+TEST(CudaTile, RoundedSumsAreTheSums) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!tiles_run()) GTEST_SKIP() << "for sm_90 of 132 multiprocessors alone";
+  for (const auto& [tokens, n, k] : {std::array<int64_t, 3>{512, 6144, 64},
+                                     {512, 5952, 192},
+                                     {1024, 2880, 320},
+                                     {256, 12288, 128}}) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", tokens, n, k));
+    Product product(tokens, n, k);
+    ASSERT_TRUE(cuda::dense_tile_rounded(product.args, queue()));
+    const std::vector<float> first = product.result();
+    expect_near(first, product.expected(), 4e-3);
+    for (int i = 0; i < 20; ++i) {
+      ASSERT_TRUE(cuda::dense_tile_rounded(product.args, queue()));
+      ASSERT_EQ(product.result(), first);
+    }
+    // The bits of a token do not depend on the others.
+    const int64_t kept = 100;
+    std::fill(product.x_values.begin() + kept * k, product.x_values.end(), 3.0f);
+    const OnDevice changed = on_device(product.x_values, DType::bf16);
+    product.args.x = changed.data();
+    ASSERT_TRUE(cuda::dense_tile_rounded(product.args, queue()));
+    const std::vector<float> other = product.result();
+    EXPECT_TRUE(std::equal(other.begin(), other.begin() + kept * n, first.begin()));
+  }
+}
+
+TEST(CudaTile, SumsAreAdded) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!tiles_run()) GTEST_SKIP() << "for sm_90 of 132 multiprocessors alone";
+  for (const auto& [tokens, n, k] :
+       {std::array<int64_t, 3>{512, 2048, 64}, {512, 1920, 1088}, {1024, 1024, 704}}) {
+    SCOPED_TRACE(fmt::format("{} x {} x {}", tokens, n, k));
+    const Product product(tokens, n, k);
+    const std::vector<float> before = cases::random_values(tokens * n, 5, 1);
+    std::vector<float> expected = product.expected();
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] = before[i] + 0.5f * expected[i];
+    std::vector<float> first;
+    for (int i = 0; i < 10; ++i) {
+      const OnDevice y(before);
+      cuda::Dense args = product.args;
+      args.y_bf16 = nullptr;
+      args.y = y.as<float>();
+      args.alpha = 0.5f;
+      args.accumulate = true;
+      ASSERT_TRUE(cuda::dense_tile_added(args, queue()));
+      const std::vector<float> found = y.read<float>(tokens * n);
+      if (i == 0) first = found;
+      ASSERT_EQ(found, first);
+    }
+    expect_near(first, expected, 2e-6);
+  }
+}
+
+TEST(CudaTile, WhatItCannotDoIsRefused) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  const Product product(512, 6144, 64);
+  const OnDevice bias(cases::random_values(6144, 3, 1));
+  const auto refuses = [&](auto&& change) {
+    cuda::Dense args = product.args;
+    change(args);
+    return !cuda::dense_tile_rounded(args, queue());
+  };
+  EXPECT_TRUE(refuses([](cuda::Dense& a) { a.tokens = 500; }));
+  EXPECT_TRUE(refuses([](cuda::Dense& a) { a.n = 6080; }));
+  EXPECT_TRUE(refuses([](cuda::Dense& a) { a.k = 32; }));
+  EXPECT_TRUE(refuses([](cuda::Dense& a) { a.n = 192 * 8; }));
+  EXPECT_TRUE(refuses([](cuda::Dense& a) { a.alpha = 0.5f; }));
+  EXPECT_TRUE(refuses([](cuda::Dense& a) { a.dtype = DType::f32; }));
+  EXPECT_TRUE(refuses([&](cuda::Dense& a) { a.bias = bias.as<float>(); }));
+}
+
+struct HeadsCase {
+  int heads, kv_heads;
+  int64_t tokens, k;
+  cuda::QkNormKind norm;
+  float clip = 0;
+};
+
+// What the heads write.
+struct Written {
+  Written(const HeadsCase& c, int64_t cache)
+      : q(nullptr, c.tokens * c.heads * 128 * 2),
+        k(on_device(std::vector<float>(static_cast<size_t>(cache)), DType::bf16)),
+        v(on_device(std::vector<float>(static_cast<size_t>(cache)), DType::bf16)) {}
+  OnDevice q, k, v;
+};
+
+void check_heads(const HeadsCase& c) {
+  constexpr int kBlock = 32;
+  const int64_t n = (c.heads + 2 * c.kv_heads) * 128, blocks = c.tokens / kBlock + 3;
+  const int64_t cache = blocks * kBlock * c.kv_heads * 128;
+  const Product product(c.tokens, n, c.k);
+  const OnDevice q_norm(cases::random_values(128, 2, 1)), k_norm(cases::random_values(128, 3, 1)),
+      cos(cases::random_values(c.tokens * 64, 4, 1)),
+      sin(cases::random_values(c.tokens * 64, 5, 1)), sums(nullptr, c.tokens * n * 4);
+  auto slots = cases::scrambled(blocks * kBlock, 7), rows = cases::scrambled(c.tokens, 8);
+  slots.resize(static_cast<size_t>(c.tokens));
+  const OnDevice slot(slots), row(rows);
+  const Written two(c, cache), one(c, cache);
+  cuda::PrepareHeads heads{.heads = c.heads,
+                           .kv_heads = c.kv_heads,
+                           .head_dim = 128,
+                           .rotary_dim = 128,
+                           .norm = c.norm,
+                           .eps = 1e-5f,
+                           .clip = c.clip,
+                           .block_tokens = kBlock,
+                           .qkv = sums.as<float>(),
+                           .q_norm = q_norm.as<float>(),
+                           .k_norm = k_norm.as<float>(),
+                           .cos = cos.as<float>(),
+                           .sin = sin.as<float>(),
+                           .rope_row = row.as<int32_t>(),
+                           .slot = slot.as<int32_t>(),
+                           .q = two.q.data(),
+                           .k_cache = two.k.data(),
+                           .v_cache = two.v.data(),
+                           .tokens = c.tokens};
+  cuda::Dense plain = product.args;
+  plain.y_bf16 = nullptr;
+  plain.y = sums.as<float>();
+  cuda::dense_plain(plain, queue());
+  cuda::prepare_heads(heads, queue());
+  heads.qkv = nullptr;
+  heads.q = one.q.data();
+  heads.k_cache = one.k.data();
+  heads.v_cache = one.v.data();
+  ASSERT_TRUE(cuda::dense_tile_heads(product.args, heads, queue()));
+  // Both round the same sums but for their last bits.
+  const int64_t queries = c.tokens * c.heads * 128;
+  expect_near(one.q.read_floats(queries, DType::bf16), two.q.read_floats(queries, DType::bf16),
+              5e-4);
+  expect_near(one.k.read_floats(cache, DType::bf16), two.k.read_floats(cache, DType::bf16), 5e-4);
+  expect_near(one.v.read_floats(cache, DType::bf16), two.v.read_floats(cache, DType::bf16), 5e-4);
+}
+
+TEST(CudaTile, HeadsBehindAProductAreTheTwo) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!tiles_run()) GTEST_SKIP() << "for sm_90 of 132 multiprocessors alone";
+  using cuda::QkNormKind;
+  for (const HeadsCase& c : {HeadsCase{32, 4, 300, 128, QkNormKind::per_head},
+                             {32, 4, 384, 64, QkNormKind::none},
+                             {20, 4, 500, 192, QkNormKind::per_head, 0.5f},
+                             {32, 4, 512, 256, QkNormKind::per_head},
+                             {32, 4, 576, 64, QkNormKind::none, 2}}) {
+    SCOPED_TRACE(fmt::format("{} + {} heads, {} tokens, {}", c.heads, c.kv_heads, c.tokens, c.k));
+    check_heads(c);
+  }
+}
+
+}  // namespace
+}  // namespace switchyard::kernels
