@@ -43,6 +43,11 @@ __global__ void pack_w2(const uint16_t* down, int64_t width, int64_t ffn_width, 
       chunk_of(down, row, width, input, ffn_width);
 }
 
+__global__ void turn_gate(const float* gate, int64_t experts, int64_t width, float* by_input) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < experts * width) by_input[i] = gate[i % experts * width + i / experts];
+}
+
 unsigned blocks_of(int64_t bytes) noexcept {
   return static_cast<unsigned>((bytes / 16 + kThreads - 1) / kThreads);
 }
@@ -65,6 +70,13 @@ void moe_pack_w2_on_device(const void* down, int64_t width, int64_t ffn_width, v
   cuda::pack_w2<<<cuda::blocks_of(MoePack::w2_bytes(width, ffn_width)), cuda::kThreads, 0,
                   static_cast<cudaStream_t>(stream)>>>(static_cast<const uint16_t*>(down), width,
                                                        ffn_width, static_cast<char*>(packed));
+}
+
+void gate_by_input_on_device(const float* gate, int64_t experts, int64_t width, float* by_input,
+                             void* stream) noexcept {
+  const int64_t blocks = (experts * width + cuda::kThreads - 1) / cuda::kThreads;
+  cuda::turn_gate<<<static_cast<unsigned>(blocks), cuda::kThreads, 0,
+                    static_cast<cudaStream_t>(stream)>>>(gate, experts, width, by_input);
 }
 
 }  // namespace switchyard

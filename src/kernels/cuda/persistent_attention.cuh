@@ -31,24 +31,29 @@ class Attention {
         thread_(fresh_thread()),
         tag_(tag) {}
 
-  /// From the product's result to this head's part of `mixed`.
-  __device__ __forceinline__ void run(uint32_t layer_number) {
+  /// Asks for a chunk's keys or values: of the first one long before the queries are there, as all of them are more than L1 has room
+  /// for, and whoever asks has to wait.
+  __device__ __forceinline__ void load(int chunk, Held<kZ>& held) const {
+    const int* row = block_.tile_row[chunk_slot(chunk)];
+    if (warp() < kSideWarps) {
+      KeyWarp<kZ>(step_, block_, lane(), warp()).load(layer_.k_cache, chunk, row, held);
+    } else {
+      ValueWarp<kZ>(block_, lane(), warp() - kSideWarps).load(layer_.v_cache, chunk, row, held);
+    }
+  }
+
+  /// From the product's result to this head's part of `mixed`; `held` is of the first chunk.
+  __device__ __forceinline__ void run(uint32_t layer_number, Held<kZ>& held) {
     const bool has_keys = warp() < kSideWarps;
     const KeyWarp<kZ> keys(step_, block_, lane(), warp());
     ValueWarp<kZ> values(block_, lane(), warp() - kSideWarps);
-    Held<kZ> held = {};
-    const auto load = [&](int chunk) {
-      const int* row = block_.tile_row[chunk_slot(chunk)];
-      if (has_keys) {
-        keys.load(layer_.k_cache, chunk, row, held);
-      } else {
-        values.load(layer_.v_cache, chunk, row, held);
-      }
-    };
 #pragma unroll 1
     for (int chunk = block_.span.begin;; chunk += kChunk) {
-      load(chunk);
-      if (chunk == block_.span.begin) bring_head();
+      if (chunk == block_.span.begin) {
+        bring_head();
+      } else {
+        load(chunk, held);
+      }
       consumers_meet();  // queries and rows are there, the scores are free
       if (has_keys) keys.score(chunk, held, queries_, scores_);
       if (warp() == 0) find_rows(chunk + kChunk);
@@ -70,7 +75,7 @@ class Attention {
   __device__ T* array(int64_t at) const {
     return reinterpret_cast<T*>(static_cast<char*>(step_.workspace) + at);
   }
-  __device__ Events& events() const { return *static_cast<Events*>(step_.workspace); }
+  __device__ Events& events() const { return *block_.events; }
 
   // Where the rows of a chunk's tiles are; the first chunk's stay from layer to layer.
   __device__ __forceinline__ int chunk_slot(int chunk) const {

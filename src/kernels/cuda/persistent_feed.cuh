@@ -8,7 +8,7 @@ namespace switchyard::cuda::persistent {
 
 // Copies of 16 KiB on their way to a multiprocessor: what others read comes behind them. While a phase runs, the weights of the next are
 // on their way: those of the output product beside attention, which reads most.
-inline constexpr int kQkvCopies = 2, kOutputCopies = 1, kUpCopies = 4, kDownCopies = 3;
+inline constexpr int kQkvCopies = 3, kOutputCopies = 2, kUpCopies = 4, kDownCopies = 3;
 
 class Feed {
  public:

@@ -15,98 +15,115 @@ inline bool is_plain(const RouteRule& rule) {
   return is_flat(rule) && rule.score != RouteRule::Score::sqrt_softplus;
 }
 
-/// Which share of which expert's logit a thread adds up, and the gate's values for it.
+/// Which share of which expert's logit a thread adds up, and the gate's values for it. The gate is [D, E]: a warp reads values that follow
+/// each other. As [E, D], each would be in a line of its own, more lines than L1 has room for: threads waited 2600 cycles to ask.
 class GateShare {
   static constexpr int kAhead = 4;
 
  public:
   /// Reads the gate's values, long before they are needed.
-  __device__ __forceinline__ GateShare(const Plan& plan, const float* gate, int64_t width, int rows,
-                                       int thread)
-      : lanes_(1 << plan.gate_bits), expert_(thread >> plan.gate_bits), rows_(rows) {
-    first_ = thread & (lanes_ - 1);
-    exists_ = expert_ < plan.shape.rule.experts;
-    from_ = gate + (exists_ ? expert_ : 0) * width;
+  __device__ __forceinline__ GateShare(const Plan& plan, const float* gate, int rows, int thread)
+      : experts_(plan.shape.rule.experts),
+        shares_(kConsumerThreads >> plan.expert_bits),
+        expert_(thread & ((1 << plan.expert_bits) - 1)),
+        first_(thread >> plan.expert_bits),
+        rows_(expert_ < experts_ ? rows : 0),
+        from_(gate + expert_) {
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      const int row = first_ + i * lanes_;
-      ahead_[i] = row < rows ? __ldg(from_ + plan.output.row(row)) : 0.0f;
+      const int row = first_ + i * shares_;
+      ahead_[i] = row < rows_ ? value(plan, row) : 0.0f;
     }
   }
-  /// This block's part of the expert's logit, in the first of its lanes.
+  /// This thread's share of this block's part of the expert's logit.
   __device__ __forceinline__ float part(const Plan& plan, const float* weighted) const {
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      const int row = first_ + i * lanes_;
+      const int row = first_ + i * shares_;
       if (row < rows_) sum = fmaf(ahead_[i], weighted[row], sum);
     }
 #pragma unroll 1
-    for (int row = first_ + kAhead * lanes_; row < rows_; row += lanes_) {
-      sum = fmaf(__ldg(from_ + plan.output.row(row)), weighted[row], sum);
-    }
-#pragma unroll 1
-    for (int offset = lanes_ / 2; offset > 0; offset /= 2) {
-      sum += __shfl_xor_sync(kAllLanes, sum, offset);
+    for (int row = first_ + kAhead * shares_; row < rows_; row += shares_) {
+      sum = fmaf(value(plan, row), weighted[row], sum);
     }
     return sum;
   }
-  __device__ __forceinline__ bool leads() const { return exists_ && first_ == 0; }
-  __device__ __forceinline__ int expert() const { return expert_; }
 
  private:
-  int lanes_, expert_, rows_, first_;
-  bool exists_;
+  __device__ __forceinline__ float value(const Plan& plan, int row) const {
+    return __ldg(from_ + int64_t{plan.output.row(row)} * experts_);
+  }
+
+  int experts_, shares_, expert_, first_, rows_;
   const float* from_;
   float ahead_[kAhead];
 };
 
-/// One warp: waits for the tallies of all blocks and brings the logits, without the norm's scale, to `logits`; false if one is no number.
-template <int kPerLane>
-__device__ __forceinline__ bool load_logits(const uint64_t* tally, int experts, int lane,
-                                            float* logits) {
-  const int blocks = static_cast<int>(gridDim.x);
-  uint64_t word[kPerLane];
-  bool there;
-  do {
-    there = true;
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      word[i] = static_cast<uint64_t>(blocks);
-      if (i * 32 + lane < experts) word[i] = read_tagged(tally + tally_at(i * 32 + lane));
-    }
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) there &= adders_of(word[i]) == blocks;
-  } while (!__all_sync(kAllLanes, there));
-  bool usable = true;
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    if (i * 32 + lane >= experts) break;
-    const float logit = sum_of(word[i]);
-    usable &= !isnan(logit);
-    logits[i * 32 + lane] = logit;
-  }
-  __syncwarp();
-  return __all_sync(kAllLanes, usable);
+/// The sum of the shares of expert `expert`, which all threads have left in their turn.
+__device__ __forceinline__ float sum_gate_shares(const Plan& plan, const float* shares,
+                                                 int expert) {
+  float sum = 0;
+#pragma unroll 4
+  for (int at = expert; at < kConsumerThreads; at += 1 << plan.expert_bits) sum += shares[at];
+  return sum;
 }
 
-/// One warp: the K highest logits, equal ones by rising expert, in falling order to `picks`. If they are not usable: experts 0 to K - 1.
-template <int kPerLane>
-__device__ __forceinline__ void choose_highest(const RouteRule& rule, const float* logits,
-                                               bool usable, int lane, int* picks) {
-  uint32_t key[kPerLane];
+// ---- picks: every 32 experts have a warp, which ranks them among themselves; the best of all warps are ranked once more
+
+inline constexpr uint32_t kNoExpert = 1;  // a key below that of every number, and not 0
+
+/// How many of the keys come before the one at `at`, which is `own`: those above it, and equal ones in front of it.
+__device__ __forceinline__ int num_before(const uint32_t* keys, int quads, uint32_t own, int at) {
+  int before[4] = {};
+#pragma unroll 4
+  for (int i = 0; i < quads; ++i) {
+    const uint4 key = reinterpret_cast<const uint4*>(keys)[i];
+    const uint32_t most = i < at / 4 ? own - 1 : own;
+    before[0] += key.x > most;
+    before[1] += key.y > most;
+    before[2] += key.z > most;
+    before[3] += key.w > most;
+  }
 #pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const int expert = i * 32 + lane;
-    key[i] = expert < rule.experts ? order_key(logits[expert]) : kTaken;
-  }
-  SortedLane<kPerLane> sorted(key);
-#pragma unroll 1
-  for (int k = 0; k < rule.top_k; ++k) {
-    const int best = static_cast<int>(sorted.take_best(lane));
-    if (lane == 0) picks[k] = usable ? best : k;
-  }
+  for (int i = 0; i < 3; ++i) before[i] += i < at % 4 && keys[at / 4 * 4 + i] == own;
+  return (before[0] + before[1]) + (before[2] + before[3]);
+}
+
+/// The warp of these 32 experts: waits for the tallies of all blocks, and leaves the logits, without the norm's scale, and its first
+/// experts. False if a logit is no number.
+__device__ __forceinline__ bool bring_logits(const uint64_t* tallies, const RouteRule& rule,
+                                             int expert, float* logits, Candidates& to) {
+  const int blocks = static_cast<int>(gridDim.x), lane = expert % 32;
+  const bool exists = expert < rule.experts;
+  uint64_t word = 0;
+  do {
+    if (exists) word = read_tagged(tallies + tally_at(expert));
+  } while (!__all_sync(kAllLanes, !exists || adders_of(word) == blocks));
+  const float logit = sum_of(word);
+  const uint32_t own = exists ? order_key(logit) : kNoExpert;
+  uint32_t* const keys = to.warp_key[expert / 32];
+  keys[lane] = own;
+  if (exists) logits[expert] = logit;
   __syncwarp();
+  const int before = num_before(keys, 8, own, lane);
+  if (before < to.of_warp(rule)) {
+    const int at = expert / 32 * to.of_warp(rule) + before;
+    to.key[at] = own;
+    to.expert[at] = static_cast<uint16_t>(expert);
+  }
+  return !exists || !isnan(logit);
+}
+
+/// All consumers: the K highest, equal ones by rising expert, in falling order to `picks`. If not usable: experts 0 to K - 1.
+__device__ __forceinline__ void choose_highest(const RouteRule& rule, const Candidates& from,
+                                               bool usable, int thread, int* picks) {
+  const int count = (rule.experts + 31) / 32 * from.of_warp(rule);
+  if (thread < count && usable) {
+    const int before = num_before(from.key, count / 4, from.key[thread], thread);
+    if (before < rule.top_k) picks[before] = from.expert[thread];
+  }
+  if (thread < rule.top_k && !usable) picks[thread] = thread;
 }
 
 __device__ __forceinline__ float score_of(const RouteRule& rule, float logit, float highest) {

@@ -27,11 +27,11 @@ class Heads {
                                       bf16* cached) const {
     Pairs<kPairs> x = {};
     if (head_ >= 0) {
-      read(qkv + head_ * kZ + turned_.first(), tag, x);
+      const float sum = read(step, qkv + head_ * kZ + turned_.first(), squares, tag, x);
       PrepareHeads spec;
       spec.norm = step.qk_norm;
       spec.clip = step.clip;
-      turned_.finish(spec, x, scale(step, squares, tag, x));
+      turned_.finish(spec, x, scale(step, sum, x));
     }
     turned_.store(x, to);
     if (cached != nullptr) turned_.store(x, cached);
@@ -53,13 +53,29 @@ class Heads {
     return heads;
   }
 
-  static __device__ __forceinline__ void read(const uint64_t* from, uint32_t tag,
-                                              Pairs<kPairs>& x) {
+  // The sum of squares over all heads of its kind, if the norm wants it: one number of each block, all on their way at once.
+  __device__ __forceinline__ float read(const PersistentStep& step, const uint64_t* from,
+                                        const uint64_t* squares, uint32_t tag,
+                                        Pairs<kPairs>& x) const {
+    constexpr int kEach = 8;
+    static_assert(kEach * 32 > kMostAdders);
+    const int lane = lane_id();
+    const int blocks = wants_squares(step) ? static_cast<int>(gridDim.x) : 0;
+    if (head_ >= step.heads) squares += blocks;
     Tagged<kPairs> low, high;
+    float sum;
     bool there;
     do {
       there = low.read(from, tag);
       there &= high.read(from + kZ / 2, tag);
+      sum = 0;
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        if (i * 32 + lane >= blocks) break;
+        Tagged<1> one;
+        there &= one.read(squares + i * 32 + lane, tag);
+        sum += one.number(0);
+      }
     } while (!there);
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
@@ -67,40 +83,21 @@ class Heads {
       x.high[i] = high.number(i);
     }
     __syncwarp();
+    return sum;
+  }
+  __device__ __forceinline__ bool wants_squares(const PersistentStep& step) const {
+    return step.qk_norm == QkNormKind::full_width && head_ < step.heads + step.kv_heads;
   }
 
-  __device__ __forceinline__ float scale(const PersistentStep& step, const uint64_t* squares,
-                                         uint32_t tag, const Pairs<kPairs>& x) const {
+  // `sum`: this lane's share of all squares.
+  __device__ __forceinline__ float scale(const PersistentStep& step, float sum,
+                                         const Pairs<kPairs>& x) const {
     if (step.qk_norm == QkNormKind::none || head_ >= step.heads + step.kv_heads) return 1;
     if (step.qk_norm == QkNormKind::per_head) {
       return rsqrtf(warp_sum(squares_of(x)) / kZ + step.eps);
     }
-    const bool is_q = head_ < step.heads;
-    const int blocks = static_cast<int>(gridDim.x), all = is_q ? step.heads : step.kv_heads;
-    const float sum = block_squares(squares + (is_q ? 0 : blocks), blocks, tag);
-    return rsqrtf(sum / static_cast<float>(all * kZ) + step.eps);
-  }
-  // One number of each block, summed; all on their way at once.
-  static __device__ __forceinline__ float block_squares(const uint64_t* from, int blocks,
-                                                        uint32_t tag) {
-    constexpr int kEach = 8;
-    static_assert(kEach * 32 > kMostAdders);
-    const int lane = lane_id();
-    float sum;
-    bool there;
-    do {
-      sum = 0;
-      there = true;
-#pragma unroll
-      for (int i = 0; i < kEach; ++i) {
-        if (i * 32 + lane >= blocks) break;
-        Tagged<1> one;
-        there &= one.read(from + i * 32 + lane, tag);
-        sum += one.number(0);
-      }
-    } while (!there);
-    __syncwarp();
-    return warp_sum(sum);
+    const int all = head_ < step.heads ? step.heads : step.kv_heads;
+    return rsqrtf(warp_sum(sum) / static_cast<float>(all * kZ) + step.eps);
   }
 
   TurnedHead<kPairs> turned_;

@@ -13,7 +13,7 @@ class Rows {
       : step_(step), plan_(plan), block_(block), rows_(rows) {}
 
   __device__ char* memory() const { return static_cast<char*>(step_.workspace); }
-  __device__ Events& events() const { return *static_cast<Events*>(step_.workspace); }
+  __device__ Events& events() const { return *block_.events; }
   template <class T>
   __device__ T* array(int64_t at) const {
     return reinterpret_cast<T*>(memory() + at);
@@ -83,7 +83,7 @@ class Rows {
 
   // What the experts of a layer have left for quad `at` of part p.
   __device__ __forceinline__ const uint64_t* part(int p, int at) const {
-    return array<uint64_t>(plan_.at.parts) + p * kOutputs + at % (kOutputs / 4) * 4;
+    return array<uint64_t>(plan_.at.parts) + p * (kOutputs / 2) + at % (kOutputs / 4) * 2;
   }
   // Adds what the experts of the layer with this tag have left.
   __device__ __forceinline__ void add_parts(Row& x, uint32_t tag) const {
@@ -95,7 +95,7 @@ class Rows {
       float sum[4] = {};
 #pragma unroll 1
       for (int p = range.first; p <= range.last; p += 2) {
-        Tagged<4> one, two;  // both on their way at once
+        TaggedFour one, two;  // both on their way at once
         const bool both = p < range.last;
         bool there;
         do {

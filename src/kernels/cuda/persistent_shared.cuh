@@ -75,6 +75,18 @@ struct Span {
 
 // ---- shared memory
 
+/// What the picks are made of: of each 32 experts, the best.
+struct Candidates {
+  alignas(16) uint32_t warp_key[kMaxGateExperts / 32][32];
+  alignas(16) uint32_t key[kMaxGateExperts / 32 * kMaxPicks];
+  uint16_t expert[kMaxGateExperts / 32 * kMaxPicks];
+
+  static __device__ int of_warp(const RouteRule& rule) { return (rule.top_k + 3) / 4 * 4; }
+};
+/// Where a warp's part of a dense product begins: in a stage and in the token, and how far apart its two rows are. In bytes.
+struct DensePlace {
+  int stage, token, row;
+};
 /// The pieces that share a run of outputs leave their sums one behind the other; first and last.
 struct PartRange {
   uint16_t first, last;
@@ -86,13 +98,16 @@ struct Block {
   OneToken s;
   Work work;
   Span span;
+  Events* events;
   int qkv_stages, output_stages;  // of this block
+  DensePlace qkv_place[kConsumers], output_place[kConsumers];
   PartRange part[kMaxWidth / kOutputs];
   uint64_t routed;     // the picks are there
   uint64_t described;  // so is the next layer's description
   alignas(16) PersistentLayer layer[2];
   alignas(16) float sums[kMaxBlockStages][8];
   float logits[kMaxGateExperts];
+  Candidates candidates;
   alignas(16) float reduce[3][kConsumers];
   uint32_t epoch;                       // layers of all steps before this one
   float attention_scale;                // 1 / rms before attention
@@ -140,6 +155,11 @@ struct DenseCut {
     return k % 256 == 0 && (k <= 1024 || k == 2048 || k == 4096) &&
            n % (int64_t{1} << DenseCut(n, k).row_bits) == 0;
   }
+  /// Of a warp of a group.
+  __device__ DensePlace place(int member) const {
+    const int segment = member & ((1 << segment_bits) - 1), row = (steps * 512) << segment_bits;
+    return {(member >> segment_bits) * 2 * row + segment * steps * 512, segment * steps * 512, row};
+  }
   /// The number of this block's stages.
   __device__ int of_block() const {
     const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
@@ -169,7 +189,7 @@ struct Workspace {
     logits = middle + room(step.width * 4);
     hidden = logits + kTallyLayers * kTallyBytes;
     parts = hidden + room(step.experts.rule.top_k * MoePack::padded(step.experts.ffn_width) * 4);
-    spans = parts + room((blocks + MoePack::padded(step.width) / kOutputs) * kOutputs * 8);
+    spans = parts + room((blocks + MoePack::padded(step.width) / kOutputs) * kOutputs * 4);
     end = spans + room(int64_t{blocks} * kMaxShared * (step.head_dim + 4) * 4);
   }
 };
@@ -178,8 +198,8 @@ struct Workspace {
 struct Plan {
   Shape shape;
   DenseCut qkv, output;
-  int gate_bits = 0;  // threads that share an expert's logit: at most a warp
-  bool small_pieces;  // the inputs of a piece of the down product fit into shared memory
+  int expert_bits = 0;  // experts are dealt to threads by powers of two
+  bool small_pieces;    // the inputs of a piece of the down product fit into shared memory
   Workspace at;
 
   Plan(const PersistentStep& step, int blocks)
@@ -189,7 +209,7 @@ struct Plan {
         at(step, blocks) {
     small_pieces =
         shape.rule.top_k * std::min(shape.down_share, shape.down_blocks) * 128 <= kRowBytes;
-    while (gate_bits < 5 && shape.rule.experts << (gate_bits + 1) <= kConsumerThreads) ++gate_bits;
+    while (1 << expert_bits < shape.rule.experts) ++expert_bits;
   }
 };
 

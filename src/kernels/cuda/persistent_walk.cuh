@@ -10,8 +10,8 @@ namespace switchyard::cuda::persistent {
 
 template <int kZ>
 class Walk : Rows {
-  // Threads that wait for the rows, and that tell of them, while warp 0 makes the picks.
-  static constexpr int kPoller = 32, kTeller = kConsumerThreads - 32;
+  // Of the last warp: who tells of the rows, and waits for all of them, while the first warps wait for logits.
+  static constexpr int kTeller = kConsumerThreads - 32;
 
  public:
   __device__ Walk(const PersistentStep& step, const Plan& plan, Block& block, char* dynamic)
@@ -20,18 +20,18 @@ class Walk : Rows {
         experts_{block.s, plan.shape, block.work, shared_address(dynamic), partials_} {}
 
   __device__ __forceinline__ void run() {
+    Held<kZ> held;
+    ask_for_span(0, held);
 #pragma unroll 1
     for (int l = 0; l < step_.layers; ++l) {
       thread_ = fresh_thread();
-      barrier_wait(shared_address(&block_.described), l & 1);
       const PersistentLayer& layer = block_.layer[l & 1];
       multiply_qkv(layer, l);
-      if (block_.span.exists) {
-        Attention<kZ>(step_, plan_, layer, block_, rows_, partials_, tag(l)).run(l);
-      }
+      if (block_.span.exists) attention(layer, l).run(l, held);
       multiply_output(layer, l);
       route(layer, l);
       up(l);
+      ask_for_span(min(l + 1, step_.layers - 1), held);
       down(layer, l);
     }
     let_next_begin();
@@ -51,6 +51,17 @@ class Walk : Rows {
     experts_.q = experts_.lane % 4;
   }
 
+  __device__ __forceinline__ Attention<kZ> attention(const PersistentLayer& layer, int l) const {
+    return Attention<kZ>(step_, plan_, layer, block_, rows_, partials_, tag(l));
+  }
+  // Keys and values of earlier steps, for the attention of layer l: while this block waits for hidden rows. They are more than L1 has
+  // room for, and what comes behind them has to wait.
+  __device__ __forceinline__ void ask_for_span(int l, Held<kZ>& held) const {
+    barrier_wait(shared_address(&block_.described), l & 1);
+#pragma unroll
+    for (uint4& part : held) part = make_uint4(0, 0, 0, 0);  // else the last layer's would live on
+    if (block_.span.exists) attention(block_.layer[l & 1], l).load(block_.span.begin, held);
+  }
   // Of what layer l leaves.
   __device__ uint32_t tag(int l) const { return block_.epoch + l + 1; }
 
@@ -72,7 +83,7 @@ class Walk : Rows {
     store_rows(x, scale);
     consumers_meet();
     renew();
-    consume_dense(experts_, plan_.qkv, block_.qkv_stages, rows_, block_);
+    consume_dense(experts_, plan_.qkv, block_.qkv_place[warp()], block_.qkv_stages, rows_, block_);
     consumers_meet();
     leave_qkv(layer, l);
   }
@@ -104,7 +115,7 @@ class Walk : Rows {
   __device__ __forceinline__ void multiply_output(const PersistentLayer& layer, int l) {
     const int thread = thread_ = fresh_thread();
     const int rows = block_.output_stages << plan_.output.row_bits;
-    const GateShare share(plan_, layer.gate, step_.width, rows, thread);
+    const GateShare share(plan_, layer.gate, rows, thread);
     float bias = 0, norm = 0;
     if (thread < rows) {
       const int row = plan_.output.row(thread);
@@ -120,7 +131,8 @@ class Walk : Rows {
     }
     consumers_meet();
     renew();
-    consume_dense(experts_, plan_.output, block_.output_stages, rows_, block_);
+    consume_dense(experts_, plan_.output, block_.output_place[warp()], block_.output_stages, rows_,
+                  block_);
     consumers_meet();
     if (thread < rows) {
       const float sum = dense_sum(plan_.output, block_, thread);
@@ -129,9 +141,12 @@ class Walk : Rows {
       block_.weighted[thread] = middle * norm * block_.attention_scale;
     }
     consumers_meet();
-    const float logit = share.part(plan_, block_.weighted);
-    if (share.leads()) add_to_tally(tallies(l) + tally_at(share.expert()), logit);
-    if (thread_ == kTeller) arrive_at(events().middle);
+    shares()[thread] = share.part(plan_, block_.weighted);
+    consumers_meet();
+    if (thread < plan_.shape.rule.experts) {
+      add_to_tally(tallies(l) + tally_at(thread), sum_gate_shares(plan_, shares(), thread));
+    }
+    if (thread == kTeller) arrive_at(events().middle);  // its fence takes a while
   }
 
   __device__ uint64_t* tallies(int l) const {
@@ -143,9 +158,7 @@ class Walk : Rows {
     Row x, w;
     thread_ = fresh_thread();
     load_weights(layer.ffn_norm, w);
-    if (warp() == 0) choose(l);
-    if (thread_ == kPoller) poll(events().middle, (l + 1) * gridDim.x);
-    consumers_meet();
+    choose(l);
     load_x(array<float>(plan_.at.middle), x);
     share(squares(x), 1);
     weigh(w, x);
@@ -161,18 +174,16 @@ class Walk : Rows {
 
   __device__ __forceinline__ void choose(int l) {
     const RouteRule& rule = plan_.shape.rule;
-    const int lane = thread_ % 32;
-    int* const picks = block_.s.hit_expert;
-    if (rule.experts <= 128) {
-      const bool usable = load_logits<4>(tallies(l), rule.experts, lane, block_.logits);
-      choose_highest<4>(rule, block_.logits, usable, lane, picks);
-      if (lane == 0) block_.usable = usable;
-    } else {
-      const bool usable = load_logits<8>(tallies(l), rule.experts, lane, block_.logits);
-      choose_highest<8>(rule, block_.logits, usable, lane, picks);
-      if (lane == 0) block_.usable = usable;
+    bool usable = true;
+    if (thread_ < (rule.experts + 31) / 32 * 32) {
+      usable = bring_logits(tallies(l), rule, thread_, block_.logits, block_.candidates);
     }
-    if (lane == 0) barrier_arrive(shared_address(&block_.routed));
+    usable = consumers_agree(usable);
+    choose_highest(rule, block_.candidates, usable, thread_, block_.s.hit_expert);
+    if (thread_ == 0) block_.usable = usable;
+    if (thread_ == kTeller) poll(events().middle, (l + 1) * gridDim.x);
+    consumers_meet();
+    if (thread_ == 0) barrier_arrive(shared_address(&block_.routed));
   }
 
   // While the last hidden rows are made elsewhere.
@@ -236,8 +247,10 @@ class Walk : Rows {
   }
   __device__ __forceinline__ void leave_part(const Piece& piece, int l) const {
     const int part = static_cast<int>(blockIdx.x) + piece.row_block;
-    store_number(array<uint64_t>(plan_.at.parts) + part * kOutputs + lane(),
-                 sum_shares(shares(), lane()), tag(l));
+    const float sum = sum_shares(shares(), lane());
+    const float next = __shfl_down_sync(kAllLanes, sum, 1);
+    if (lane() % 2 != 0) return;
+    store_two(array<uint64_t>(plan_.at.parts) + (part * kOutputs + lane()) / 2, sum, next, tag(l));
   }
 
   __device__ __forceinline__ void finish() {

@@ -27,6 +27,17 @@ struct Events {
 __device__ __forceinline__ void consumers_meet() {
   fixed_barrier<kConsumersBarrier, kConsumerThreads>();
 }
+/// The same, and whether all of them say yes.
+__device__ __forceinline__ bool consumers_agree(bool yes) {
+  int all;
+  asm volatile(
+      "{\n\t.reg .pred p, q;\n\tsetp.ne.s32 p, %1, 0;\n\t"
+      "barrier.cta.red.and.pred q, %2, %3, p;\n\tselp.s32 %0, 1, 0, q;\n\t}"
+      : "=r"(all)
+      : "r"(static_cast<int>(yes)), "n"(kConsumersBarrier), "n"(kConsumerThreads)
+      : "memory");
+  return all != 0;
+}
 __device__ __forceinline__ void arrive_at(Event& event) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(&event.count) : "memory");
 }
@@ -95,9 +106,40 @@ struct Tagged {
   __device__ __forceinline__ float number(int i) const { return __uint_as_float(value[i]); }
 };
 
+// ---- two numbers in a tagged word, where every block reads what all have written: 24 bits of each, so 16 of its mantissa, and 16 of the tag
+
+__device__ __forceinline__ uint32_t rounded_bits(float value) {
+  const uint32_t bits = __float_as_uint(value);
+  const bool finite = (bits & 0x7f800000u) != 0x7f800000u;
+  return (finite ? bits + 0x80 : bits) & 0xffffff00u;
+}
+__device__ __forceinline__ void store_two(uint64_t* to, float first, float second, uint32_t tag) {
+  const uint32_t a = rounded_bits(first), b = rounded_bits(second);
+  store_tagged(to, b << 16 | a >> 8, tag << 16 | b >> 16);
+}
+/// Four numbers in two such words.
+struct TaggedFour {
+  TaggedPair pair;
+
+  __device__ __forceinline__ bool read(const uint64_t* from, uint32_t tag) {
+    pair = read_tagged_pair(from);
+    return has(pair.first, tag) && has(pair.second, tag);
+  }
+  __device__ __forceinline__ float number(int i) const {
+    const uint64_t word = i < 2 ? pair.first : pair.second;
+    return __uint_as_float(static_cast<uint32_t>(i % 2 == 0 ? word << 8 : word >> 16) &
+                           0xffffff00u);
+  }
+
+ private:
+  static __device__ __forceinline__ bool has(uint64_t word, uint32_t tag) {
+    return static_cast<uint32_t>(word >> 48) == (tag & 0xffff);
+  }
+};
+
 // ---- tallies: 56 bits of a sum of at most 255 numbers, each below 2^38 units, over 8 bits of their count
 
-inline constexpr float kTallyUnits = 16777216.0f;  // in 1
+inline constexpr float kTallyUnits = 1048576.0f;  // in 1: logits up to 2^18 of them
 inline constexpr int kMostAdders = 255;
 // Four tallies to a sector of 32 bytes, sectors apart from each other: what all blocks add to should not meet in one slice of the L2.
 inline constexpr int kTallySectorWords = 32;

@@ -18,7 +18,7 @@ struct PersistentLayer {
   const float* qkv_bias = nullptr;  ///< [(H + 2 G) Z], or null
   const void* output = nullptr;     ///< [D, H Z] bf16
   const float* output_bias = nullptr;
-  const float* gate = nullptr;  ///< [E, D]
+  const float* gate = nullptr;  ///< [D, E]
   const void* w13 = nullptr;    ///< as MoeFfn::Args
   const void* w2 = nullptr;
   void* k_cache = nullptr;  ///< [blocks, G, P, Z] bf16

@@ -38,7 +38,7 @@ __device__ __forceinline__ void produce(const PersistentStep& step, const Plan& 
   }
 }
 
-__device__ void prepare_block(const Plan& plan, Block& block) {
+__device__ void prepare_block(const PersistentStep& step, const Plan& plan, Block& block) {
   const Shape& shape = plan.shape;
   const int thread = static_cast<int>(threadIdx.x), top_k = shape.rule.top_k;
   if (thread < kGroups * kStages) {
@@ -51,6 +51,7 @@ __device__ void prepare_block(const Plan& plan, Block& block) {
     block.s.num_hit = top_k;
     block.s.hit_row[top_k] = top_k;
     block.work = Work(shape, top_k);
+    block.events = static_cast<Events*>(step.workspace);
     block.qkv_stages = plan.qkv.of_block();
     block.output_stages = plan.output.of_block();
   }
@@ -58,6 +59,10 @@ __device__ void prepare_block(const Plan& plan, Block& block) {
     const int first = thread * shape.down_blocks / shape.down_share + thread;
     const int last = ((thread + 1) * shape.down_blocks - 1) / shape.down_share + thread;
     block.part[thread] = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
+  }
+  if (thread < kConsumers) {
+    block.qkv_place[thread] = plan.qkv.place(thread % kGroupWarps);
+    block.output_place[thread] = plan.output.place(thread % kGroupWarps);
   }
   if (thread < top_k) {
     block.s.hit_row[thread] = thread;
@@ -87,7 +92,7 @@ __global__ void __launch_bounds__(kStepThreads, 1)
                       const __grid_constant__ Plan plan) {
   extern __shared__ __align__(1024) char dynamic[];
   __shared__ Block block;
-  prepare_block(plan, block);
+  prepare_block(step, plan, block);
   __syncthreads();
   wait_for_previous();
   if (threadIdx.x == 0) prepare_span(step, plan, block);

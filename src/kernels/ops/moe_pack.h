@@ -68,5 +68,8 @@ void moe_pack_w13_on_device(const void* gate, const void* up, int64_t width, int
                             void* packed, void* stream) noexcept;
 void moe_pack_w2_on_device(const void* down, int64_t width, int64_t ffn_width, void* packed,
                            void* stream) noexcept;
+/// A gate [E, D] in f32 as [D, E], on the device: kernels that have some inputs of all experts read lines then.
+void gate_by_input_on_device(const float* gate, int64_t experts, int64_t width, float* by_input,
+                             void* stream) noexcept;
 
 }  // namespace switchyard

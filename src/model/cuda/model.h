@@ -86,6 +86,7 @@ class CudaModel final : public Model {
 
   // persistent.cpp: all layers of a step of one token as one launch, where the model and the device allow it
   Status prepare_persistent();
+  Status turn_gates();
   switchyard::cuda::PersistentStep persistent_shape() const;
   std::string_view persistent_refusal() const;
   std::vector<switchyard::cuda::PersistentLayer> persistent_layers() const;
@@ -147,7 +148,8 @@ class CudaModel final : public Model {
   switchyard::cuda::DenseProducts products_;
   std::map<int, CudaGraph> graphs_;  // see graph_key()
   CudaMemory head_workspace_;
-  CudaMemory persistent_layers_, persistent_workspace_;  // empty where it does not run
+  CudaMemory persistent_layers_, persistent_workspace_,
+      persistent_gates_;       // empty where it does not run; gates are [D, E]
   bool rows_ready_ = false;    // buffers_.rows holds the next block's normed rows
   std::vector<float> hidden_;  // [T, D] for the probe
 };

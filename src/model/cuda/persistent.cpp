@@ -5,6 +5,7 @@
 
 #include "base/environment.h"
 #include "base/log.h"
+#include "kernels/ops/moe_pack.h"
 #include "model/cuda/model.h"
 
 namespace switchyard::model::cuda {
@@ -74,23 +75,37 @@ std::vector<k::PersistentLayer> CudaModel::persistent_layers() const {
     const BlockWeights& w = weights_.blocks[l];
     std::byte* k_cache = cache_.data() + 2 * static_cast<int64_t>(l) * cache_layer_bytes_;
     const int64_t first = moe_layer_[l] * most_picks_;
-    layers.push_back({.attention_norm = w.attention_norm,
-                      .ffn_norm = w.ffn_norm,
-                      .q_norm = w.q_norm,
-                      .k_norm = w.k_norm,
-                      .qkv = w.qkv.data,
-                      .qkv_bias = w.qkv.bias,
-                      .output = w.output.data,
-                      .output_bias = w.output.bias,
-                      .gate = reinterpret_cast<float*>(w.gate.data),
-                      .w13 = w.experts_gate_up,
-                      .w2 = w.experts_down,
-                      .k_cache = k_cache,
-                      .v_cache = k_cache + cache_layer_bytes_,
-                      .expert = results.expert + first,
-                      .weight = results.weight + first});
+    layers.push_back(
+        {.attention_norm = w.attention_norm,
+         .ffn_norm = w.ffn_norm,
+         .q_norm = w.q_norm,
+         .k_norm = w.k_norm,
+         .qkv = w.qkv.data,
+         .qkv_bias = w.qkv.bias,
+         .output = w.output.data,
+         .output_bias = w.output.bias,
+         .gate = persistent_gates_.as<float>() + static_cast<int64_t>(l) * w.gate.n * w.gate.k,
+         .w13 = w.experts_gate_up,
+         .w2 = w.experts_down,
+         .k_cache = k_cache,
+         .v_cache = k_cache + cache_layer_bytes_,
+         .expert = results.expert + first,
+         .weight = results.weight + first});
   }
   return layers;
+}
+
+// All blocks have a gate of the same size.
+Status CudaModel::turn_gates() {
+  const Matrix& first = weights_.blocks[0].gate;
+  const int64_t count = first.n * first.k, bytes = std::ssize(weights_.blocks) * count * 4;
+  SWITCHYARD_ASSIGN(persistent_gates_, CudaMemory::allocate(bytes, "gates by their inputs"));
+  memory_.arena += bytes;
+  for (int64_t l = 0; l < std::ssize(weights_.blocks); ++l) {
+    gate_by_input_on_device(reinterpret_cast<float*>(weights_.blocks[l].gate.data), first.n,
+                            first.k, persistent_gates_.as<float>() + l * count, queue());
+  }
+  return {};
 }
 
 Status CudaModel::prepare_persistent() {
@@ -98,6 +113,7 @@ Status CudaModel::prepare_persistent() {
     log(LogLevel::debug, "steps of one token are launches layer by layer: {}", why);
     return {};
   }
+  SWITCHYARD_TRY(turn_gates());
   const std::vector<k::PersistentLayer> layers = persistent_layers();
   const auto bytes = static_cast<int64_t>(layers.size() * sizeof(layers[0]));
   const int64_t workspace = k::persistent_workspace(persistent_shape());
