@@ -21,6 +21,8 @@ struct ModelSummary {
   int layers = 0, moe_layers = 0, experts = 0, top_k = 0;
   int64_t total_parameters = 0, active_parameters = 0;
   int64_t weight_bytes = 0, expert_bytes = 0, kv_cache_bytes = 0;
+  /// Part of weight_bytes: weights that are there in another form, too, so that no step reads both.
+  int64_t copy_bytes = 0;
   int64_t lookup_bytes =
       0;  ///< of an embedding that is not the head too: part of weight_bytes, hardly read
   int64_t kv_tokens = 0;  ///< positions that the cache holds

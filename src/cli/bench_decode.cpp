@@ -140,7 +140,8 @@ double step_bytes(const ModelSummary& summary, const DecodeShape& shape, const D
       experts > 0 ? static_cast<double>(summary.expert_bytes) / experts : 0.0;
   const double kv_bytes =
       static_cast<double>(summary.kv_cache_bytes) / static_cast<double>(summary.kv_tokens);
-  return static_cast<double>(summary.weight_bytes - summary.expert_bytes - summary.lookup_bytes) +
+  return static_cast<double>(summary.weight_bytes - summary.expert_bytes - summary.lookup_bytes -
+                             summary.copy_bytes) +
          summary.moe_layers * run.experts_touched * expert_bytes +
          shape.sequences * run.mean_context * kv_bytes;
 }

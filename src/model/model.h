@@ -27,8 +27,8 @@ struct LoadOptions {
 };
 
 struct MemoryFacts {
-  int64_t weights = 0, experts = 0, kv_cache = 0,
-          arena = 0;  ///< bytes; experts are part of weights
+  /// In bytes. Experts are part of weights, and so are copies: weights that are there in another form, too, so that no step reads both.
+  int64_t weights = 0, experts = 0, copies = 0, kv_cache = 0, arena = 0;
 };
 
 class Model {

@@ -48,6 +48,7 @@ struct Weights {
   float* final_norm = nullptr;
   std::vector<BlockWeights> blocks;
   int64_t expert_bytes = 0;
+  int64_t copy_bytes = 0;  ///< of gates in parts, beside those in f32
 };
 
 /// Memory for the weights, uninitialised. `layout` has one entry a block.
