@@ -44,7 +44,7 @@ __device__ __forceinline__ void consume_dense(Consumer& consumer, const DenseCut
       barrier_wait(shared_address(&block.s.full[stage]), consumer.place.parity);
       uint4 low[4], high[4];
       const auto read = [&](int i) {
-        const int from = i < cut.steps ? i * 512 : 0;  // what is too much is multiplied by 0
+        const int from = i < cut.steps ? i * 512 : 0;  // what is too much: times 0
         low[i] = Consumer::read(at + from);
         high[i] = Consumer::read(at + row_bytes + from);
       };

@@ -118,7 +118,7 @@ __device__ __forceinline__ bool bring_logits(const uint64_t* tallies, const Rout
 /// All consumers: the K highest, equal ones by rising expert, in falling order to `picks`. If not usable: experts 0 to K - 1.
 __device__ __forceinline__ void choose_highest(const RouteRule& rule, const Candidates& from,
                                                bool usable, int thread, int* picks) {
-  const int count = (rule.experts + 31) / 32 * from.of_warp(rule);
+  const int count = Candidates::count(rule);
   if (thread < count && usable) {
     const int before = num_before(from.key, count / 4, from.key[thread], thread);
     if (before < rule.top_k) picks[before] = from.expert[thread];

@@ -82,6 +82,11 @@ struct Candidates {
   uint16_t expert[kMaxGateExperts / 32 * kMaxPicks];
 
   static __device__ int of_warp(const RouteRule& rule) { return (rule.top_k + 3) / 4 * 4; }
+  static __device__ int count(const RouteRule& rule) {
+    return (rule.experts + 31) / 32 * of_warp(rule);
+  }
+  // Those that have one, and so may find a pick.
+  static __device__ int warps(const RouteRule& rule) { return (count(rule) + 31) / 32; }
 };
 /// Where a warp's part of a dense product begins: in a stage and in the token, and how far apart its two rows are. In bytes.
 struct DensePlace {
@@ -127,6 +132,9 @@ struct Block {
   alignas(16) bf16 value_now[kMaxHead];
   int last;
 };
+
+static_assert((sizeof(Block) + 1023) / 1024 * 1024 + kDynamicBytes <= kMaxSharedBytes,
+              "what a block can have on Hopper");
 
 /// The number of this thread, which the compiler does not know to be the same in each layer: else it works out the addresses of all
 /// phases before the first layer, and has no registers for them.

@@ -10,7 +10,7 @@ namespace switchyard::cuda::persistent {
 
 template <int kZ>
 class Walk : Rows {
-  // Of the last warp: who tells of the rows, and waits for all of them, while the first warps wait for logits.
+  // Who tells of the rows, and waits for all of them: a warp that has no logits and no picks to bring, except of 256 experts.
   static constexpr int kTeller = kConsumerThreads - 32;
 
  public:
@@ -31,7 +31,7 @@ class Walk : Rows {
       multiply_output(layer, l);
       route(layer, l);
       up(l);
-      ask_for_span(min(l + 1, step_.layers - 1), held);
+      ask_for_span(l + 1, held);
       down(layer, l);
     }
     let_next_begin();
@@ -57,9 +57,10 @@ class Walk : Rows {
   // Keys and values of earlier steps, for the attention of layer l: while this block waits for hidden rows. They are more than L1 has
   // room for, and what comes behind them has to wait.
   __device__ __forceinline__ void ask_for_span(int l, Held<kZ>& held) const {
-    barrier_wait(shared_address(&block_.described), l & 1);
 #pragma unroll
     for (uint4& part : held) part = make_uint4(0, 0, 0, 0);  // else the last layer's would live on
+    if (l == step_.layers) return;
+    barrier_wait(shared_address(&block_.described), l & 1);
     if (block_.span.exists) attention(block_.layer[l & 1], l).load(block_.span.begin, held);
   }
   // Of what layer l leaves.
@@ -181,9 +182,12 @@ class Walk : Rows {
     usable = consumers_agree(usable);
     choose_highest(rule, block_.candidates, usable, thread_, block_.s.hit_expert);
     if (thread_ == 0) block_.usable = usable;
+    if (warp() < Candidates::warps(rule)) {
+      __syncwarp();
+      if (lane() == 0) barrier_arrive(shared_address(&block_.routed));
+    }
     if (thread_ == kTeller) poll(events().middle, (l + 1) * gridDim.x);
     consumers_meet();
-    if (thread_ == 0) barrier_arrive(shared_address(&block_.routed));
   }
 
   // While the last hidden rows are made elsewhere.

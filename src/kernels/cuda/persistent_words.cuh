@@ -106,7 +106,8 @@ struct Tagged {
   __device__ __forceinline__ float number(int i) const { return __uint_as_float(value[i]); }
 };
 
-// ---- two numbers in a tagged word, where every block reads what all have written: 24 bits of each, so 16 of its mantissa, and 16 of the tag
+// ---- two numbers in a tagged word, where every block reads what all have written: 24 bits of each, so 16 of its mantissa, and 16 of
+// the tag. Such tags come again, so every word that is read is written in every layer: what is old has the tag before.
 
 __device__ __forceinline__ uint32_t rounded_bits(float value) {
   const uint32_t bits = __float_as_uint(value);

@@ -46,7 +46,7 @@ __device__ void prepare_block(const PersistentStep& step, const Plan& plan, Bloc
     barrier_init(shared_address(&block.s.empty[thread]), kGroupWarps);
   }
   if (thread == 0) {
-    barrier_init(shared_address(&block.routed), 1);
+    barrier_init(shared_address(&block.routed), Candidates::warps(shape.rule));
     barrier_init(shared_address(&block.described), 1);
     block.s.num_hit = top_k;
     block.s.hit_row[top_k] = top_k;

@@ -2,7 +2,7 @@
 // Values that carry a tag in one 64-bit word: whoever finds the tag has the value, without a fence and without a second way to
 // memory. A fence would also wait for every bulk copy that is on its way.
 //   word  value in the low half, tag in the high half; one 64-bit access is never torn (PTX ISA 9.0, "Memory Consistency Model")
-// A tag must not have stood in the word before: the words are memory of their own, zero at first, and tags count calls.
+// A tag must not have stood in the word lately (what is old must be told from what is new): the words are memory of their own, zero at first, and tags count calls.
 #pragma once
 #include <cstdint>
 

@@ -86,7 +86,7 @@ class CudaModel final : public Model {
 
   // persistent.cpp: all layers of a step of one token as one launch, where the model and the device allow it
   Status prepare_persistent();
-  Status turn_gates();
+  Result<bool> turn_gates();
   switchyard::cuda::PersistentStep persistent_shape() const;
   std::string_view persistent_refusal() const;
   std::vector<switchyard::cuda::PersistentLayer> persistent_layers() const;

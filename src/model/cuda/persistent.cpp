@@ -95,17 +95,24 @@ std::vector<k::PersistentLayer> CudaModel::persistent_layers() const {
   return layers;
 }
 
-// All blocks have a gate of the same size.
-Status CudaModel::turn_gates() {
+// All blocks have a gate of the same size. False: there is no room, so steps go layer by layer.
+Result<bool> CudaModel::turn_gates() {
   const Matrix& first = weights_.blocks[0].gate;
   const int64_t count = first.n * first.k, bytes = std::ssize(weights_.blocks) * count * 4;
-  SWITCHYARD_ASSIGN(persistent_gates_, CudaMemory::allocate(bytes, "gates by their inputs"));
-  memory_.arena += bytes;
+  auto gates = CudaMemory::allocate(bytes, "gates by their inputs");
+  if (!gates.ok()) {
+    log(LogLevel::warning, "steps of one token are launches layer by layer: {}",
+        gates.error().message);
+    return false;
+  }
+  persistent_gates_ = *std::move(gates);
+  memory_.weights += bytes;
+  memory_.copies += bytes;
   for (int64_t l = 0; l < std::ssize(weights_.blocks); ++l) {
     gate_by_input_on_device(reinterpret_cast<float*>(weights_.blocks[l].gate.data), first.n,
                             first.k, persistent_gates_.as<float>() + l * count, queue());
   }
-  return {};
+  return true;
 }
 
 Status CudaModel::prepare_persistent() {
@@ -113,7 +120,8 @@ Status CudaModel::prepare_persistent() {
     log(LogLevel::debug, "steps of one token are launches layer by layer: {}", why);
     return {};
   }
-  SWITCHYARD_TRY(turn_gates());
+  SWITCHYARD_ASSIGN(const bool there, turn_gates());
+  if (!there) return {};
   const std::vector<k::PersistentLayer> layers = persistent_layers();
   const auto bytes = static_cast<int64_t>(layers.size() * sizeof(layers[0]));
   const int64_t workspace = k::persistent_workspace(persistent_shape());
