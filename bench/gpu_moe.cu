@@ -8,6 +8,7 @@
 //   floor   the larger of bytes / read bandwidth (both measured here, in this run) and FLOP / peak
 //   stream  a probe that only pulls the hit experts' weights through shared memory: what the memory gives in one launch
 //   route   the route kernels alone
+//   zipf, sprd1, sprd2   uneven routing, see Popularity; all else is uniform
 // Entries are compared with the last one (which suits all T); a row whose results differ says so and the program fails.
 #include <algorithm>
 #include <cmath>

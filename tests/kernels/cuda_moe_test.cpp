@@ -190,6 +190,27 @@ TEST_F(CudaMoe, ATokenDoesNotDependOnItsBatch) {
   EXPECT_EQ(cuda_error(), "");
 }
 
+// The same where items of the second product are few and long: at 550 tokens an H200 does them in chunks of K.
+TEST_F(CudaMoe, ATokenDoesNotDependOnChunks) {
+  MoeLayerOnDevice layer({"long", 550, 5, 2, 4096, 4096, cases::Popularity::uniform}, 5, sm_);
+  for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {
+    if (sm_ < entry.sm_min || sm_ > entry.sm_max || entry.refusal(layer.problem)) continue;
+    SCOPED_TRACE(entry.name);
+    std::vector<float> first;
+    for (const int64_t tokens : {17, 200, 550}) {
+      layer.tokens = tokens;
+      if (!entry.suits(layer.problem, tokens)) continue;
+      layer.live.set({static_cast<int32_t>(tokens)});
+      layer.run(entry);
+      std::vector<float> y = layer.y.host();
+      y.resize(4096);
+      if (first.empty()) first = y;
+      EXPECT_EQ(y, first) << tokens << " tokens";
+    }
+  }
+  EXPECT_EQ(cuda_error(), "");
+}
+
 // Across all numbers of tokens, and so across tiles: what SWITCHYARD_DETERMINISTIC=1 promises for a layer.
 TEST_F(CudaMoe, ADeterministicTokenNeverDependsOnItsBatch) {
   for (const auto& [experts, top_k, ffn_width] :

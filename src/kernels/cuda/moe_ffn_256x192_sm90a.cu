@@ -5,6 +5,6 @@
 
 namespace switchyard::cuda::sm90a {
 
-const TileKernel kTile256x192 = tile_kernel<Tile<2, 192, 3, 1>>("256x192");
+const TileKernel kTile256x192 = tile_kernel<Tile<2, 192, 3>>("256x192");
 
 }  // namespace switchyard::cuda::sm90a

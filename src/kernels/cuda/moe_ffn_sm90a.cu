@@ -9,11 +9,13 @@
 //   hidden    panels of 64 columns, [R'][64] swizzled, an expert's rows from a multiple of 8 on: what pass 1 makes of an
 //             item is one bulk store, and a stage of tokens in pass 2 is one bulk copy
 //   between   counters of finished panels, for each run of experts: pass 2 starts while pass 1 ends, and the weights of
-//             pass 2 are on their way before its tokens are
+//             pass 2 are on their way before its tokens are; the same for chunks of pass 2, whose sums go through memory in f32
 //   cost      the hit experts' weights once, plus L2 traffic; no padded row beyond 8; nothing is read by the host
 // The order of K is the same in every tile configuration and no value is shared between tokens, so a token's bits depend on
 // nothing but the token.
 // Sources: NVIDIA's PTX ISA 9.0 (wgmma, mbarrier); Gale et al. 2022, arXiv 2211.15841 (dropless MoE by grouped products).
+#include <algorithm>
+
 #include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/moe_ffn_sm90a_tiles.cuh"
 #include "kernels/cuda/moe_small_claim.cuh"
@@ -37,10 +39,11 @@ constexpr int64_t kAnyRows = int64_t{1} << 40;
 
 /// Best first; one that does not divide the widths is passed over. bench/results/notes-gpu-moe.md has what each measured.
 constexpr Choice kChoices[] = {
-    {&sm90a::kTile128x64, 20},   {&sm90a::kTile256x128Eager, 100}, {&sm90a::kTile256x192Eager, 168},
-    {&sm90a::kTile256x128, 400}, {&sm90a::kTile256x192, kAnyRows}, {&sm90a::kTile128x128, kAnyRows},
+    {&sm90a::kTile128x64, 20},
+    {&sm90a::kTile256x128, 100},
+    {&sm90a::kTile256x192, kAnyRows},
+    {&sm90a::kTile128x128, kAnyRows},
 };
-constexpr int64_t kRowsReadOnce = 168;  // of an expert, mean: up to here most weights are read once
 
 /// `ffn_width` padded.
 const sm90a::TileKernel& choose(int64_t rows, int experts, int64_t width,
@@ -61,6 +64,13 @@ int64_t hidden_bytes(const MoeFfn::Problem& problem) noexcept {
   return hidden_rows(problem) * MoePack::padded(problem.ffn_width) * 2;
 }
 
+/// Rows whose sums may go from chunk to chunk: with more there are items enough, and a short K makes no chunks.
+int64_t carry_rows(const MoeFfn::Problem& problem) noexcept {
+  constexpr int64_t kMostRows = 2304;
+  constexpr int64_t kLeastWidth = 2 * sm90a::kLeastChunkSteps * sm90a::kStepInputs;
+  return problem.ffn_width >= kLeastWidth ? std::min(hidden_rows(problem), kMostRows) : 0;
+}
+
 const char* refusal(const MoeFfn::Problem& problem) noexcept {
   if (problem.weight != DType::bf16) return "needs bf16 weights";
   if (problem.width < 128 || problem.width > 16384 || problem.width % 128 != 0) {
@@ -76,7 +86,7 @@ const char* refusal(const MoeFfn::Problem& problem) noexcept {
 }
 
 int64_t workspace(const MoeFfn::Problem& problem) noexcept {
-  return hidden_bytes(problem) + result_bytes(problem);
+  return hidden_bytes(problem) + result_bytes(problem) + carry_rows(problem) * problem.width * 4;
 }
 
 void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream) noexcept {
@@ -87,7 +97,10 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.w13 = static_cast<const bf16*>(args.w13);
   params.w2 = static_cast<const bf16*>(args.w2);
   params.hidden = static_cast<bf16*>(args.workspace);
-  params.rows = reinterpret_cast<bf16*>(static_cast<char*>(args.workspace) + hidden_bytes(problem));
+  auto* const results = static_cast<char*>(args.workspace) + hidden_bytes(problem);
+  params.rows = reinterpret_cast<bf16*>(results);
+  params.carry = reinterpret_cast<float*>(results + result_bytes(problem));
+  params.carry_rows = static_cast<int>(carry_rows(problem));
   params.slot_offset = args.routing.slot_offset;
   params.row_token = args.routing.row_token;
   params.sync = reinterpret_cast<int32_t*>(args.sync) + sm90a::kFirstSync;
@@ -103,7 +116,6 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.biased = args.up_bias != nullptr || args.down_bias != nullptr;
   const int64_t rows = args.rows > 0 ? args.rows : args.tokens * problem.rule.top_k;
   params.asks_ahead = rows >= 2 * problem.rule.experts;
-  params.reads_once = rows <= kRowsReadOnce * problem.rule.experts;
   choose(rows, problem.rule.experts, problem.width, ffn)
       .launch(params, static_cast<cudaStream_t>(stream));
   if (args.stop == MoeFfn::Stop::never) launch_combine(problem, args, params.rows, stream);

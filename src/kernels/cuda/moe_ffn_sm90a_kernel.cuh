@@ -18,7 +18,6 @@ __device__ __forceinline__ void init_barriers(Shared<TileT>& shared) {
     barrier_init(shared_address(&shared.queue_full[i]), 1);
     barrier_init(shared_address(&shared.queue_empty[i]), kQueueReaders);
   }
-  barrier_init(shared_address(&shared.ahead), 1);
   shared.staged = 0;
   barrier_init_done();
 }
@@ -42,7 +41,7 @@ __device__ __forceinline__ void ask_ahead(const MoeFfnParams& p) {
 __device__ __forceinline__ void leave(const MoeFfnParams& p) {
   __threadfence();
   if (atomicAdd(&p.sync[kSyncLeft], 1) != static_cast<int>(gridDim.x) - 1) return;
-  for (int i = 0; i < kSyncGroups + 2; ++i) p.sync[i] = 0;
+  for (int i = 0; i < kSyncWords; ++i) p.sync[i] = 0;
 }
 
 template <class TileT>

@@ -19,22 +19,29 @@ struct Shared {
   alignas(8) uint64_t full[TileT::kStages], empty[TileT::kStages];
   uint64_t drained[TileT::kPanels];  ///< 1 arrival: the staging panel has left
   uint64_t queue_full[kQueue], queue_empty[kQueue];
-  uint64_t ahead;      ///< 1 arrival: the first consumer has its lead
   Item queue[kQueue];  ///< claimed items
   uint32_t staged;     ///< arrivals at the shared panel
   Plan plan;
 };
 
-/// The next item of the queue, for one whole warp of the kQueueReaders; false at the end.
+/// The next item of the queue, for one whole warp of the kQueueReaders. It stays where it is until leave_item.
 template <class TileT>
-__device__ __forceinline__ bool next_item(Shared<TileT>& shared, RingCursor<kQueue>& at,
-                                          Item& item) {
+__device__ __forceinline__ const Item& next_item(Shared<TileT>& shared,
+                                                 const RingCursor<kQueue>& at) {
   barrier_wait(shared_address(&shared.queue_full[at.slot]), at.parity);
-  item = shared.queue[at.slot];
+  return shared.queue[at.slot];
+}
+template <class TileT>
+__device__ __forceinline__ void leave_item(Shared<TileT>& shared, RingCursor<kQueue>& at) {
   __syncwarp();
   if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&shared.queue_empty[at.slot]));
   at.advance();
-  return item.steps > 0;
+}
+template <class TileT>
+__device__ __forceinline__ Item take_item(Shared<TileT>& shared, RingCursor<kQueue>& at) {
+  const Item item = next_item(shared, at);
+  leave_item(shared, at);
+  return item;
 }
 
 /// Whole warp: lane l streams the l-th 32-row strip of the item. The next item is claimed meanwhile: late, so that no block holds
@@ -47,8 +54,9 @@ __device__ __forceinline__ int stream_item(Shared<TileT>& shared, const MoeFfnPa
   const int lane = threadIdx.x % 32;
   const int64_t expert_rows = item.pass == 0 ? 2 * p.ffn_width : p.width;
   const int64_t row = item.expert * expert_rows + item.block * TileT::kRows + lane * kBlockRows;
+  const int64_t row_steps = (item.pass == 0 ? p.width : p.ffn_width) / kStepInputs;
   const char* source = reinterpret_cast<const char*>(item.pass == 0 ? p.w13 : p.w2) +
-                       row / kBlockRows * item.steps * kBlockBytes;
+                       (row / kBlockRows * row_steps + item.first_step) * kBlockBytes;
   const int claim_step = max(item.steps - kClaimSteps, 0);
   const uint64_t policy = evict_first();
   int claimed = 0;
@@ -61,10 +69,10 @@ __device__ __forceinline__ int stream_item(Shared<TileT>& shared, const MoeFfnPa
     __syncwarp();
     if (lane < kCopies) {
       const uint32_t to = shared_address(shared.stage[at.slot]) + lane * kBlockBytes;
-      if (p.reads_once) {
-        bulk_copy(to, source, kBlockBytes, full, policy);
-      } else {
+      if (item.shared) {
         bulk_copy(to, source, kBlockBytes, full);
+      } else {
+        bulk_copy(to, source, kBlockBytes, full, policy);
       }
     }
   }
@@ -75,14 +83,14 @@ __device__ __forceinline__ int stream_item(Shared<TileT>& shared, const MoeFfnPa
 template <class TileT>
 __device__ __forceinline__ void claim_and_stream(Shared<TileT>& shared, const MoeFfnParams& p) {
   const int lane = threadIdx.x % 32;
-  Walk<TileT> walk(shared.plan, p);
+  List<TileT> list(shared.plan, p);
   RingCursor<kQueue> queue;
   RingCursor<TileT::kStages> at;
-  const int num_items = walk.num_items();
+  const int num_items = list.num_items();
   int index = blockIdx.x;
   while (true) {
     barrier_wait(shared_address(&shared.queue_empty[queue.slot]), queue.parity ^ 1);
-    const Item item = index < num_items ? walk.at(index) : Item{};
+    const Item item = index < num_items ? list.at(index) : Item{};
     if (lane == 0) {
       shared.queue[queue.slot] = item;
       barrier_arrive(shared_address(&shared.queue_full[queue.slot]));
@@ -126,26 +134,56 @@ __device__ __forceinline__ void gather_item(Shared<TileT>& shared, const MoeFfnP
   }
 }
 
-/// Waits until pass 1 of all experts that share this expert's counter is done.
-template <class TileT>
-__device__ __forceinline__ void wait_for_hidden(const Shared<TileT>& shared, const MoeFfnParams& p,
-                                                int expert) {
-  const int run = (p.experts + kSyncGroups - 1) / kSyncGroups;
-  const int first = expert / run * run, last = min(first + run, p.experts);
-  int tiles = 0;
-  for (int e = first; e < last; ++e) tiles += parts_of(shared.plan.rows_of(e), TileT::kTokens);
-  const int panels = tiles * (p.ffn_width / 64);
-  while (load_acquire(&p.sync[expert / run]) < panels) __nanosleep(32);
-  fence_async_global();
-}
+/// Which experts' parts are complete, by counters that each stand for a run of experts. For one whole warp: lane l looks after
+/// the counters l and l + 32.
+class Complete {
+ public:
+  /// `parts`: of a tile.
+  template <class TileT>
+  __device__ __forceinline__ Complete(const Shared<TileT>& shared, const MoeFfnParams& p, int parts)
+      : run_(parts_of(p.experts, kSyncGroups)) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int first = (threadIdx.x % 32 + 32 * i) * run_, last = min(first + run_, p.experts);
+      int tiles = 0;
+      for (int e = first; e < last; ++e) tiles += parts_of(shared.plan.rows_of(e), TileT::kTokens);
+      expected_[i] = tiles * parts;
+    }
+  }
+  /// Waits until all experts that share this expert's counter are complete so many times; times never decrease.
+  __device__ __forceinline__ void wait(const int* counters, int expert, int times) {
+    if (times != times_) complete_ = 0;
+    times_ = times;
+    const int mine = expert / run_, lane = threadIdx.x % 32;
+    if (!(complete_ >> mine & 1)) {
+      // One word is polled: all counters lie in a line or two, and so many readers would slow down the memory behind it.
+      const int expected =
+          __shfl_sync(kAllLanes, mine < 32 ? expected_[0] : expected_[1], mine % 32) * times;
+      while (load_acquire(&counters[mine]) < expected) __nanosleep(32);
+      const bool low = load_acquire(&counters[lane]) >= expected_[0] * times;
+      const bool high = load_acquire(&counters[lane + 32]) >= expected_[1] * times;
+      complete_ = __ballot_sync(kAllLanes, low) | uint64_t{__ballot_sync(kAllLanes, high)} << 32;
+    }
+    fence_async_global();
+    __syncwarp();
+  }
+
+ private:
+  const int run_;  // experts that share a counter
+  int expected_[2];
+  int times_ = 0;
+  uint64_t complete_ = 0;  // bit i: counter i
+};
+static_assert(kSyncGroups == 64);
 
 /// Pass 2, one thread: the tokens of a stage are one contiguous copy out of a hidden panel.
 template <class TileT>
 __device__ __forceinline__ void load_hidden_item(Shared<TileT>& shared, const MoeFfnParams& p,
                                                  const Item& item, RingCursor<TileT::kStages>& at) {
   const uint32_t bytes = item.columns * kStepBytes;
-  const __nv_bfloat16* source =
-      p.hidden + static_cast<int64_t>(shared.plan.hidden_row(item.expert) + item.row) * kStepInputs;
+  const __nv_bfloat16* source = p.hidden + (static_cast<int64_t>(item.first_step) * p.hidden_rows +
+                                            shared.plan.hidden_row(item.expert) + item.row) *
+                                               kStepInputs;
   const int64_t panel = static_cast<int64_t>(p.hidden_rows) * kStepInputs;
 #pragma unroll 1
   for (int step = 0; step < item.steps; ++step, at.advance(), source += panel) {
@@ -157,20 +195,22 @@ __device__ __forceinline__ void load_hidden_item(Shared<TileT>& shared, const Mo
   }
 }
 
-/// Three warps.
+/// Three warps; in pass 2 the first of them.
 template <class TileT>
 __device__ __forceinline__ void load_tokens(Shared<TileT>& shared, const MoeFfnParams& p) {
   RingCursor<kQueue> queue;
   RingCursor<TileT::kStages> at;
-  int ready = -1;
-  for (Item item; next_item(shared, queue, item);) {
-    if (item.pass == 0) {
-      gather_item(shared, p, item, at);
-    } else if (threadIdx.x % 128 == 32) {
-      if (item.expert != ready) wait_for_hidden(shared, p, item.expert);
-      ready = item.expert;
-      load_hidden_item(shared, p, item, at);
-    }
+  Item item = take_item(shared, queue);
+  for (; item.steps > 0 && item.pass == 0; item = take_item(shared, queue)) {
+    gather_item(shared, p, item, at);
+  }
+  Complete hidden(shared, p, p.ffn_width / 64);
+  Complete carried(shared, p, p.width / TileT::kRows * kNumConsumers);
+  for (; item.steps > 0; item = take_item(shared, queue)) {
+    if (threadIdx.x % 128 >= 64) continue;
+    hidden.wait(p.sync, item.expert, 1);
+    if (item.chunk > 0) carried.wait(p.sync + kSyncCarried, item.expert, item.chunk);
+    if (threadIdx.x % 32 == 0) load_hidden_item(shared, p, item, at);
     __syncwarp();
   }
 }

@@ -28,14 +28,11 @@ struct Consumer {
   int group = threadIdx.x / 128;  ///< warpgroup
   int thread = threadIdx.x % 128;
   int warp = thread / 32, lane = thread % 32;
-
-  /// The same values, unknown to the compiler: else it computes the addresses of every tile size up front and spills.
-  __device__ __forceinline__ Consumer opaque() const {
-    Consumer copy = *this;
-    asm volatile("" : "+r"(copy.group), "+r"(copy.thread), "+r"(copy.warp), "+r"(copy.lane));
-    return copy;
-  }
 };
+
+/// Accumulators of a consumer thread; an item of fewer columns uses the first of each row.
+template <class TileT>
+using Sums = float[TileT::kM64][TileT::kTokens / 2];
 
 /// Frees a stage: one lane of each warp.
 template <class TileT>
@@ -43,25 +40,18 @@ __device__ __forceinline__ void release(Shared<TileT>& shared, int slot, const C
   if (me.lane == 0) barrier_arrive(shared_address(&shared.empty[slot]));
 }
 
-template <class TileT>
-__device__ __forceinline__ bool is_staggered(const Item& item) {
-  return TileT::kLead > 0 && item.steps > TileT::kStages;
-}
-
-/// acc[i] = weights of tile i of this group x tokens, over all of K.
+/// acc[i] += weights of tile i of this group x tokens, over the item's part of K.
 template <class TileT, int kColumns>
-__device__ __forceinline__ void multiply(float (&acc)[TileT::kM64][kColumns / 2],
-                                         Shared<TileT>& shared, const Item& item,
-                                         RingCursor<TileT::kStages>& at, uint32_t lead_parity,
-                                         const Consumer& me) {
+__device__ __forceinline__ void multiply(Sums<TileT>& acc, Shared<TileT>& shared, const Item& item,
+                                         RingCursor<TileT::kStages>& at, const Consumer& me) {
   constexpr int kTileBytes = 64 * kStepBytes;
-  // The second consumer stays behind the first: one computes while the other writes results.
-  const bool staggered = is_staggered<TileT>(item);
-  if (staggered && me.group == 1) barrier_wait(shared_address(&shared.ahead), lead_parity);
+  const int steps = item.steps;  // not read again in the loop
+  const bool gathered = item.pass == 0;
   int previous = 0;
-  for (int step = 0; step < item.steps; ++step, at.advance()) {
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step, at.advance()) {
     barrier_wait(shared_address(&shared.full[at.slot]), at.parity);
-    if (item.pass == 0) fence_async_shared();  // gathered tokens came by ordinary writes
+    if (gathered) fence_async_shared();  // gathered tokens came by ordinary writes
     const uint32_t stage = shared_address(shared.stage[at.slot]);
     const uint64_t tokens = wgmma_operand(stage + TileT::kWeightBytes);
     const uint64_t weights = wgmma_operand(stage + me.group * TileT::kM64 * kTileBytes);
@@ -70,8 +60,8 @@ __device__ __forceinline__ void multiply(float (&acc)[TileT::kM64][kColumns / 2]
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
       for (int i = 0; i < TileT::kM64; ++i) {
-        Wgmma<kColumns>::multiply_add(acc[i], weights + i * (kTileBytes >> 4) + 2 * k,
-                                      tokens + 2 * k);
+        Wgmma<kColumns>::multiply_add(reinterpret_cast<float(&)[kColumns / 2]>(acc[i]),
+                                      weights + i * (kTileBytes >> 4) + 2 * k, tokens + 2 * k);
       }
     }
     wgmma_commit();
@@ -81,9 +71,6 @@ __device__ __forceinline__ void multiply(float (&acc)[TileT::kM64][kColumns / 2]
     } else {
       wgmma_wait<1>();
       if (step > 0) release(shared, previous, me);
-      if (staggered && step == TileT::kLead && threadIdx.x == 0) {
-        barrier_arrive(shared_address(&shared.ahead));
-      }
       previous = at.slot;
     }
   }
@@ -115,12 +102,16 @@ __device__ __forceinline__ int panel_of(int group) {
   return TileT::kPanels == 1 ? 0 : group;
 }
 
+/// The counter of an expert's parts.
+__device__ __forceinline__ int counter_of(const MoeFfnParams& p, int expert) {
+  return expert / parts_of(p.experts, kSyncGroups);
+}
+
 /// What a consumer thread carries from item to item.
 struct ConsumerState {
   /// The counter of the hidden panel that this thread has sent and not yet reported, or -1; one thread of a group has it.
   int pending = -1;
   uint32_t panel_parity = 0;  ///< of the panels that this block has made
-  uint32_t lead_parity = 0;   ///< of the items that were staggered
 };
 
 /// Waits until the panel is written, then counts it and frees its staging. To be called before anything is awaited that
@@ -129,9 +120,9 @@ template <class TileT>
 __device__ __forceinline__ void report(Shared<TileT>& shared, const MoeFfnParams& p, int& pending) {
   if (pending < 0) return;
   bulk_store_wait();
+  barrier_arrive(shared_address(&shared.drained[panel_of<TileT>(threadIdx.x / 128)]));
   fence_async_global();
   add_release(&p.sync[pending], 1);
-  barrier_arrive(shared_address(&shared.drained[panel_of<TileT>(threadIdx.x / 128)]));
   pending = -1;
 }
 
@@ -150,26 +141,31 @@ __device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnP
              shared_address(shared.staging) + panel * TileT::kTokenBytes,
              item.columns * kStepBytes);
   bulk_store_commit();
-  pending = item.expert / ((p.experts + kSyncGroups - 1) / kSyncGroups);
+  pending = counter_of(p, item.expert);
 }
 
-/// The hidden columns of one 64-row tile, two tokens a word.
-template <bool kSilu, int kWords>
-__device__ __forceinline__ void activate(const float (&acc)[4 * kWords], const GluCurve& curve,
-                                         uint32_t (&pair)[kWords]) {
+/// The hidden columns of one 64-row tile into the panel, 32 tokens at a time.
+template <bool kSilu, int kSums>
+__device__ __forceinline__ void stage_activated(const float (&acc)[kSums], const GluCurve& curve,
+                                                int columns, uint32_t base) {
 #pragma unroll
-  for (int j = 0; j < kWords; ++j) {
-    const float* a = &acc[4 * j];
-    pair[j] = pack_bf16(gated<kSilu>(curve, a[0], a[2]), gated<kSilu>(curve, a[1], a[3]));
+  for (int first = 0; first < kSums; first += 16) {
+    if (2 * first >= columns) break;
+    uint32_t pair[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float* a = &acc[first + 4 * j];
+      pair[j] = pack_bf16(gated<kSilu>(curve, a[0], a[2]), gated<kSilu>(curve, a[1], a[3]));
+    }
+    store_transposed(base + first / 4 * kGroupBytes, pair[0], pair[1], pair[2], pair[3]);
   }
 }
 
 /// act(gate) * up of 64 * kM64 packed rows into the panel, and out.
-template <class TileT, int kColumns>
-__device__ __forceinline__ void stage_hidden(const float (&acc)[TileT::kM64][kColumns / 2],
-                                             Shared<TileT>& shared, const MoeFfnParams& p,
-                                             const Item& item, ConsumerState& state,
-                                             const Consumer& me) {
+template <class TileT>
+__device__ __forceinline__ void stage_hidden(const Sums<TileT>& acc, Shared<TileT>& shared,
+                                             const MoeFfnParams& p, const Item& item,
+                                             ConsumerState& state, const Consumer& me) {
   if (me.thread == 0) report(shared, p, state.pending);
   const int panel = panel_of<TileT>(me.group);
   barrier_wait(shared_address(&shared.drained[panel]), state.panel_parity ^ 1);
@@ -178,19 +174,10 @@ __device__ __forceinline__ void stage_hidden(const float (&acc)[TileT::kM64][kCo
   for (int i = 0; i < TileT::kM64; ++i) {
     const int chunk = (TileT::kPanels == 1 ? me.group : i) * 4 + me.warp;
     const uint32_t base = panel_base + staged_byte(me.lane, chunk);
-    uint32_t pair[kColumns / 8];
     if (p.activation == GluActivation::swiglu) {
-      activate<true>(acc[i], p.curve, pair);
+      stage_activated<true>(acc[i], p.curve, item.columns, base);
     } else {
-      activate<false>(acc[i], p.curve, pair);
-    }
-#pragma unroll
-    for (int j = 0; j + 4 <= kColumns / 8; j += 4) {
-      store_transposed(base + j * kGroupBytes, pair[j], pair[j + 1], pair[j + 2], pair[j + 3]);
-    }
-#pragma unroll
-    for (int j = kColumns / 32 * 4; j < kColumns / 8; ++j) {
-      store_transposed(base + j * kGroupBytes, pair[j]);
+      stage_activated<false>(acc[i], p.curve, item.columns, base);
     }
   }
   fence_async_shared();
@@ -200,10 +187,10 @@ __device__ __forceinline__ void stage_hidden(const float (&acc)[TileT::kM64][kCo
 }
 
 /// The item's part of `rows`, 64 columns and up to kChunk tokens at a time through this group's half of the staging.
-template <class TileT, int kColumns>
-__device__ __forceinline__ void write_rows(const float (&acc)[TileT::kM64][kColumns / 2],
-                                           Shared<TileT>& shared, const MoeFfnParams& p,
-                                           const Item& item, const Consumer& me) {
+template <class TileT>
+__device__ __forceinline__ void write_rows(const Sums<TileT>& acc, Shared<TileT>& shared,
+                                           const MoeFfnParams& p, const Item& item,
+                                           const Consumer& me) {
   constexpr int kChunk = TileT::kTokens * TileT::kPanels / kNumConsumers;
   const uint8_t* staging = shared.staging + me.group * kChunk * kStepBytes;
   const int chunk = 2 * me.warp + me.lane / 8 % 2;  // of the matrix whose row this lane addresses
@@ -218,22 +205,18 @@ __device__ __forceinline__ void write_rows(const float (&acc)[TileT::kM64][kColu
     const int column = item.block * TileT::kRows + (me.group * TileT::kM64 + i) * 64 + part * 8;
     __nv_bfloat16* to = p.rows + first * p.width + column;
 #pragma unroll
-    for (int begin = 0; begin < kColumns; begin += kChunk) {
-      constexpr int kGroups = kColumns / 8;
+    for (int begin = 0; begin < TileT::kTokens; begin += kChunk) {
+      if (begin >= item.columns) break;
 #pragma unroll
-      for (int j = begin / 8; j < kGroups && j < (begin + kChunk) / 8; j += 2) {
+      for (int j = begin / 8; j < (begin + kChunk) / 8; j += 2) {
+        if (8 * j >= item.columns) break;
         const float* a = &acc[i][4 * j];
-        const uint32_t at = base + (j - begin / 8) * kGroupBytes;
-        if (j + 1 < kGroups) {
-          store_transposed(at, pack_bf16(a[0], a[1]), pack_bf16(a[2], a[3]), pack_bf16(a[4], a[5]),
-                           pack_bf16(a[6], a[7]));
-        } else {
-          store_transposed(at, pack_bf16(a[0], a[1]), pack_bf16(a[2], a[3]));
-        }
+        store_transposed(base + (j - begin / 8) * kGroupBytes, pack_bf16(a[0], a[1]),
+                         pack_bf16(a[2], a[3]), pack_bf16(a[4], a[5]), pack_bf16(a[6], a[7]));
       }
       group_barrier(me);
 #pragma unroll
-      for (int token = begin; token < kColumns && token < begin + kChunk; token += 16) {
+      for (int token = begin; token < begin + kChunk; token += 16) {
         if (token + row < item.valid) {
           *reinterpret_cast<uint4*>(to) =
               *reinterpret_cast<const uint4*>(from + (token - begin) * kStepBytes);
@@ -246,62 +229,110 @@ __device__ __forceinline__ void write_rows(const float (&acc)[TileT::kM64][kColu
 }
 
 /// Adds the biases of the rows. (As first values of the sums they would keep the compiler from overlapping products.)
-template <class TileT, int kColumns>
-__device__ __forceinline__ void add_bias(float (&acc)[TileT::kM64][kColumns / 2],
-                                         const MoeFfnParams& p, const Item& item,
+template <class TileT>
+__device__ __forceinline__ void add_bias(Sums<TileT>& acc, const MoeFfnParams& p, const Item& item,
                                          const Consumer& me) {
 #pragma unroll
-  for (int i = 0; i < TileT::kM64; ++i) {
-    const int row =
-        item.block * TileT::kRows + (me.group * TileT::kM64 + i) * 64 + me.warp * 16 + me.lane / 4;
-    float upper, lower;
-    if (item.pass == 0) {
-      upper = bias_of<Product::up>(p.up_bias, item.expert, row);
-      lower = bias_of<Product::up>(p.up_bias, item.expert, row + 8);
-    } else {
-      upper = bias_of<Product::down>(p.down_bias, item.expert, row);
-      lower = bias_of<Product::down>(p.down_bias, item.expert, row + 8);
-    }
+  for (int half = 0; half < 2 * TileT::kM64; ++half) {  // of the 16 rows of a warp
+    const int i = half / 2, second = half % 2;
+    const int row = item.block * TileT::kRows + (me.group * TileT::kM64 + i) * 64 + me.warp * 16 +
+                    second * 8 + me.lane / 4;
+    const float bias = item.pass == 0 ? bias_of<Product::up>(p.up_bias, item.expert, row)
+                                      : bias_of<Product::down>(p.down_bias, item.expert, row);
 #pragma unroll
-    for (int j = 0; j < kColumns / 8; ++j) {
-      acc[i][4 * j] += upper;
-      acc[i][4 * j + 1] += upper;
-      acc[i][4 * j + 2] += lower;
-      acc[i][4 * j + 3] += lower;
+    for (int j = 0; j < TileT::kTokens / 8; ++j) {
+      acc[i][4 * j + 2 * second] += bias;
+      acc[i][4 * j + 2 * second + 1] += bias;
     }
   }
 }
 
-template <class TileT, int kColumns>
-__device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                             const Item& item, RingCursor<TileT::kStages>& at,
-                                             ConsumerState& state) {
-  const Consumer me = Consumer().opaque();
-  float acc[TileT::kM64][kColumns / 2] =
-      {};  // without a first value their life would reach from item to item
-  multiply<TileT, kColumns>(acc, shared, item, at, state.lead_parity, me);
-  if (p.biased) add_bias<TileT, kColumns>(acc, p, item, me);
-  if (item.pass == 0) {
-    stage_hidden<TileT, kColumns>(acc, shared, p, item, state, me);
-  } else {
-    write_rows<TileT, kColumns>(acc, shared, p, item, me);
-  }
-}
-
-/// Picks the code for the item's exact number of columns, which is in kLow ... kHigh.
+/// Picks the loop for the item's exact number of columns, which is in kLow ... kHigh.
 template <class TileT, int kLow = 8, int kHigh = TileT::kTokens>
-__device__ __forceinline__ void consume_exact(Shared<TileT>& shared, const MoeFfnParams& p,
-                                              const Item& item, RingCursor<TileT::kStages>& at,
-                                              ConsumerState& state) {
+__device__ __forceinline__ void multiply_exact(Sums<TileT>& acc, Shared<TileT>& shared,
+                                               const Item& item, RingCursor<TileT::kStages>& at,
+                                               const Consumer& me) {
   if constexpr (kLow == kHigh) {
-    consume_item<TileT, kLow>(shared, p, item, at, state);
+    multiply<TileT, kLow>(acc, shared, item, at, me);
   } else {
     constexpr int kMiddle = (kLow + kHigh) / 16 * 8;
     if (item.columns <= kMiddle) {
-      consume_exact<TileT, kLow, kMiddle>(shared, p, item, at, state);
+      multiply_exact<TileT, kLow, kMiddle>(acc, shared, item, at, me);
     } else {
-      consume_exact<TileT, kMiddle + 8, kHigh>(shared, p, item, at, state);
+      multiply_exact<TileT, kMiddle + 8, kHigh>(acc, shared, item, at, me);
     }
+  }
+}
+
+/// Where the sums of an item's chunks are handed on: this thread's first four.
+template <class TileT>
+__device__ __forceinline__ float4* carry_of(const Shared<TileT>& shared, const MoeFfnParams& p,
+                                            const Item& item) {
+  const int64_t row = shared.plan.hidden_row(item.expert) + item.row;
+  return reinterpret_cast<float4*>(p.carry + row * p.width +
+                                   int64_t{item.block} * TileT::kRows * item.columns) +
+         threadIdx.x;
+}
+
+/// The sums that the chunk before left.
+template <class TileT>
+__device__ __forceinline__ void take_carry(Sums<TileT>& acc, Shared<TileT>& shared,
+                                           const MoeFfnParams& p, const Item& item,
+                                           const RingCursor<TileT::kStages>& at) {
+  // Tokens are asked for when the chunk before is known to be complete.
+  barrier_wait(shared_address(&shared.full[at.slot]), at.parity);
+  const float4* from = carry_of(shared, p, item);
+#pragma unroll
+  for (int j = 0; j < TileT::kTokens / 8; ++j) {
+    if (8 * j >= item.columns) break;
+#pragma unroll
+    for (int i = 0; i < TileT::kM64; ++i, from += 128 * kNumConsumers) {
+      const float4 sums = __ldcg(from);
+      acc[i][4 * j] = sums.x;
+      acc[i][4 * j + 1] = sums.y;
+      acc[i][4 * j + 2] = sums.z;
+      acc[i][4 * j + 3] = sums.w;
+    }
+  }
+}
+
+template <class TileT>
+__device__ __forceinline__ void leave_carry(const Sums<TileT>& acc, const Shared<TileT>& shared,
+                                            const MoeFfnParams& p, const Item& item,
+                                            const Consumer& me) {
+  float4* to = carry_of(shared, p, item);
+#pragma unroll
+  for (int j = 0; j < TileT::kTokens / 8; ++j) {
+    if (8 * j >= item.columns) break;
+#pragma unroll
+    for (int i = 0; i < TileT::kM64; ++i, to += 128 * kNumConsumers) {
+      __stcg(to,
+             make_float4(acc[i][4 * j], acc[i][4 * j + 1], acc[i][4 * j + 2], acc[i][4 * j + 3]));
+    }
+  }
+  group_barrier(me);
+  if (me.thread == 0) add_release(&p.sync[kSyncCarried + counter_of(p, item.expert)], 1);
+}
+
+template <class TileT>
+__device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfnParams& p,
+                                             const Item& item, RingCursor<TileT::kStages>& at,
+                                             ConsumerState& state) {
+  const Consumer me = Consumer();
+  Sums<TileT> acc = {};  // without a first value their life would reach from item to item
+  if constexpr (TileT::kChunks) {
+    if (item.chunk > 0) take_carry<TileT>(acc, shared, p, item, at);
+  }
+  multiply_exact<TileT>(acc, shared, item, at, me);
+  if (!item.last) {
+    leave_carry<TileT>(acc, shared, p, item, me);
+    return;
+  }
+  if (p.biased) add_bias<TileT>(acc, p, item, me);
+  if (item.pass == 0) {
+    stage_hidden<TileT>(acc, shared, p, item, state, me);
+  } else {
+    write_rows<TileT>(acc, shared, p, item, me);
   }
 }
 
@@ -311,7 +342,9 @@ __device__ __forceinline__ void consume(Shared<TileT>& shared, const MoeFfnParam
   RingCursor<TileT::kStages> at;
   ConsumerState state;
   bool in_pass_2 = false;
-  for (Item item; next_item(shared, queue, item);) {
+  while (true) {
+    const Item& item = next_item(shared, queue);
+    if (item.steps == 0) break;
     if (item.pass == 1 && !in_pass_2) {
       in_pass_2 = true;  // from here on the staging is ours: the last panel must have left
       report(shared, p, state.pending);
@@ -319,9 +352,9 @@ __device__ __forceinline__ void consume(Shared<TileT>& shared, const MoeFfnParam
         barrier_wait(shared_address(&shared.drained[i]), state.panel_parity ^ 1);
       }
     }
-    consume_exact<TileT>(shared, p, item, at, state);
+    consume_item<TileT>(shared, p, item, at, state);
     if (item.pass == 0) state.panel_parity ^= 1;
-    if (is_staggered<TileT>(item)) state.lead_parity ^= 1;
+    leave_item(shared, queue);
   }
   report(shared, p, state.pending);
 }

@@ -3,14 +3,15 @@
 //
 //   item   weight rows [kRows] x tokens [8 ... kTokens] of one expert, over the whole of K
 //   pass 1 gate and up (2F rows, K = D)  -> hidden;   pass 2 down (D rows, K = F) -> rows
-//   order  all items of pass 1, then all of pass 2; inside by expert, then groups of kTileGroup token tiles, then weight
-//          block, then token tile: blocks that run at the same time share weights and tokens in L2
+//   chunk  of an item of pass 2: a part of K. Where items are few and long (few, wide experts), a last wave of few would leave most
+//          blocks idle; who takes the next chunk starts from the sums of the one before
+//   order  all items of pass 1, then all of pass 2, chunk by chunk; inside by expert, then groups of kTileGroup token tiles, then
+//          weight block, then token tile: blocks that run at the same time share weights and tokens in L2
 // A block claims its next item from a counter: blocks that become free together then work side by side in the list,
 // and what they share is still in L2 (with fixed strides they drift apart, and half of L2's hits are lost). It claims late, so
 // that none is left with two long items where others have none. The tokens of an expert are split evenly into tiles; a tile is
-// rounded up to 8 tokens, nothing else is padded. Pass 2 has tiles of its own: with few weight blocks (few, wide experts) full
-// tiles would end in a wave of few items.
-// The order of K is the same for every item: a token's bits do not depend on its tile.
+// rounded up to 8 tokens, nothing else is padded.
+// The order of K is the same for every item, in chunks or not: a token's bits do not depend on its tile.
 #pragma once
 #include <cstdint>
 
@@ -39,15 +40,18 @@ struct MoeFfnParams {
   GluCurve curve;
   RowBias up_bias, down_bias;
   bool biased;
-  bool reads_once;  ///< weights give way in the L2, to rows and hidden rows
+  float* carry;  ///< sums of chunks, [carry_rows][D] in an order of their own; rows as in hidden
+  int carry_rows;
   bool asks_ahead;  ///< most experts have rows: weights are asked for before the routing is known
 };
 
 constexpr int kMaxExperts = 384;
-constexpr int kSyncGroups = 48;  ///< counters of finished pass 1 panels, each for a run of experts
-constexpr int kSyncLeft = kSyncGroups,
-              kSyncClaimed = kSyncGroups + 1;  ///< blocks that are done; items given out
-constexpr int kFirstSync = 960;  ///< of MoeFfn::Args::sync: between the words of the single launch
+constexpr int kSyncGroups = 64;  ///< counters of finished pass 1 panels, each for a run of experts
+constexpr int kSyncCarried = kSyncGroups;  ///< as many: of chunks in pass 2
+constexpr int kSyncLeft = 2 * kSyncGroups,
+              kSyncClaimed = kSyncLeft + 1;  ///< blocks that are done; items given out
+constexpr int kSyncWords = kSyncClaimed + 1;
+constexpr int kFirstSync = 768;  ///< of MoeFfn::Args::sync: between the words of the single launch
 constexpr int kStepInputs = 64;  ///< K of a stage: one swizzle row
 constexpr int kStepBytes = 128;
 constexpr int kNumConsumers = 2;  ///< warpgroups
@@ -57,15 +61,17 @@ constexpr int kAheadBytes = 192 * 1024;  ///< of a block; all blocks' must leave
 constexpr int kQueue = 4;                ///< items that a block may have under way
 constexpr int kClaimSteps =
     8;  ///< before an item's last stage: the answer takes some us under load
+constexpr int kLeastChunkSteps = 32;                                    ///< of pass 2
 constexpr int kQueueReaders = 4 * kNumConsumers + kGatherThreads / 32;  ///< warps
 
-/// A tile configuration. kM64: 64-row weight tiles of one consumer; kLead: stages that the first consumer keeps ahead of
-/// the second (0: none), so that one multiplies while the other writes results; kEager: stages are awaited, so each is freed
-/// as soon as it is multiplied, at the price of a pause between products.
-template <int kM64_, int kTokens_, int kStages_, int kLead_ = 0, bool kEager_ = false>
+/// A tile configuration. kM64: 64-row weight tiles of one consumer.
+template <int kM64_, int kTokens_, int kStages_>
 struct Tile {
-  static constexpr int kM64 = kM64_, kTokens = kTokens_, kStages = kStages_, kLead = kLead_;
-  static constexpr bool kEager = kEager_;
+  static constexpr int kM64 = kM64_, kTokens = kTokens_, kStages = kStages_;
+  /// Stages are awaited, so that each is freed as soon as it is multiplied, at the price of a pause between products: where there are few.
+  static constexpr bool kEager = kStages <= 4;
+  /// Sums that are read keep the compiler from overlapping products, and only stages that are awaited do without that.
+  static constexpr bool kChunks = kEager;
   static constexpr int kRows = 64 * kM64 * kNumConsumers;
   static constexpr int kWeightBytes = kRows * kStepBytes;
   static constexpr int kTokenBytes = kTokens * kStepBytes;
@@ -77,10 +83,10 @@ struct Tile {
   static constexpr int kPanels = kRows / 128;  ///< panels of 64 hidden columns that an item makes
 };
 
-/// Where each expert's rows start, and how they are cut into tiles: of at most so many tokens in each pass, and so many in all.
+/// Where each expert's rows start, and what the list of items comes to.
 struct Plan {
   int32_t row_begin[kMaxExperts + 1];
-  int32_t height[2], tiles[2];
+  int32_t tiles, chunks;  ///< of all experts; of K in pass 2
 
   __device__ __forceinline__ int rows_of(int expert) const {
     return row_begin[expert + 1] - row_begin[expert];
@@ -96,52 +102,46 @@ __device__ __forceinline__ int parts_of(int count, int size) {
 }
 __device__ __forceinline__ int rounded_to_8(int count) { return (count + 7) & ~7; }
 
+/// In how many chunks of K pass 2 is done, so that few, long items do not end in a wave of few. Costs are thousandths of an item's
+/// time; all chunks of an item take as long as the item.
+__device__ __forceinline__ int chunks_of(const MoeFfnParams& p, int items, int rows) {
+  constexpr int kFewWaves = 3, kMostChunks = 4, kWhole = 1000, kCarryCost = 40;
+  const int steps = p.ffn_width / kStepInputs, blocks = static_cast<int>(gridDim.x);
+  const int most = rows > p.carry_rows ? 1 : min(kMostChunks, steps / kLeastChunkSteps);
+  int chunks = 1, least = parts_of(items, blocks) * kWhole;
+  for (int other = 2; other <= most && items <= kFewWaves * blocks; ++other) {
+    const int waves = max(parts_of(items * other, blocks), other);
+    const int cost = waves * kWhole / other + kCarryCost * (other - 1);
+    if (cost >= least) continue;
+    least = cost;
+    chunks = other;
+  }
+  return chunks;
+}
+
 struct alignas(16) Item {
-  int pass, expert, block;  ///< block: of kRows weight rows
+  int expert, block;  ///< block: of kRows weight rows
   int row, valid,
       columns;  ///< first token of the tile inside the expert; real tokens; rounded up to 8
-  int steps;    ///< K / kStepInputs; 0 ends the list
-  int unused;
+  int first_step, steps;  ///< of K / kStepInputs; no steps end the list
+  int8_t pass, chunk;     ///< chunk: of pass 2
+  bool shared;            ///< other items have the same weights
+  bool last;              ///< no chunk follows
 };
 static_assert(sizeof(Item) == 32);
 
-struct Tiling {
-  int tiles, tallest;
-};
-/// One warp: what tiles of at most `height` tokens come to.
-__device__ __forceinline__ Tiling tiling_of(const Plan& plan, int experts, int height) {
-  Tiling all{};
-  for (int e = threadIdx.x % 32; e < experts; e += 32) {
-    const int rows = plan.rows_of(e), tiles = parts_of(rows, height);
-    all.tiles += tiles;
-    if (tiles > 0) all.tallest = max(all.tallest, rounded_to_8(parts_of(rows, tiles)));
-  }
-  return {__reduce_add_sync(kAllLanes, all.tiles), __reduce_max_sync(kAllLanes, all.tallest)};
-}
-
-/// One warp. Pass 2: where items make few waves, the waves times the tallest tile count.
+/// One warp.
 template <class TileT>
-__device__ void choose_heights(Plan& plan, const MoeFfnParams& p) {
-  constexpr int kFewWaves = 3, kStep = 32, kLeast = 64;
-  constexpr int kBound = 96;  // tokens; shorter tiles take as long: their weights bind
-  const Tiling full = tiling_of(plan, p.experts, TileT::kTokens);
-  const int blocks = p.width / TileT::kRows;
-  const auto waves = [&](const Tiling& of) { return parts_of(of.tiles * blocks, gridDim.x); };
-  Tiling best = full;
-  int height = TileT::kTokens;
-  if (waves(full) <= kFewWaves) {
-    for (int other = height - kStep; other >= kLeast; other -= kStep) {
-      const Tiling of = tiling_of(plan, p.experts, other);
-      if (waves(of) * max(of.tallest, kBound) >= waves(best) * max(best.tallest, kBound)) continue;
-      best = of;
-      height = other;
-    }
+__device__ __forceinline__ void count_items(Plan& plan, const MoeFfnParams& p) {
+  int tiles = 0;
+  for (int e = threadIdx.x; e < p.experts; e += 32) {
+    tiles += parts_of(plan.rows_of(e), TileT::kTokens);
   }
-  if (threadIdx.x % 32 != 0) return;
-  plan.height[0] = TileT::kTokens;
-  plan.tiles[0] = full.tiles;
-  plan.height[1] = height;
-  plan.tiles[1] = best.tiles;
+  tiles = __reduce_add_sync(kAllLanes, tiles);
+  const int rows = plan.hidden_row(p.experts);
+  if (threadIdx.x != 0) return;
+  plan.tiles = tiles;
+  plan.chunks = !TileT::kChunks ? 1 : chunks_of(p, tiles * (p.width / TileT::kRows), rows);
 }
 
 /// Filled by all threads.
@@ -149,44 +149,74 @@ template <class TileT>
 __device__ void make_plan(Plan& plan, const MoeFfnParams& p) {
   for (int e = threadIdx.x; e <= p.experts; e += kThreads) plan.row_begin[e] = p.slot_offset[e];
   __syncthreads();
-  if (threadIdx.x < 32) choose_heights<TileT>(plan, p);
+  if (threadIdx.x < 32) count_items<TileT>(plan, p);
   __syncthreads();
 }
 
-/// Turns ascending indices of the list into items.
+/// Turns ascending indices of the list into items. For one whole warp.
 template <class TileT>
-class Walk {
+class List {
  public:
-  __device__ __forceinline__ Walk(const Plan& plan, const MoeFfnParams& p)
+  __device__ __forceinline__ List(const Plan& plan, const MoeFfnParams& p)
       : plan_(plan),
+        experts_(p.experts),
         blocks_{2 * p.ffn_width / TileT::kRows, p.width / TileT::kRows},
         steps_{p.width / kStepInputs, p.ffn_width / kStepInputs},
-        in_pass_1_(plan.tiles[0] * blocks_[0]),
-        num_items_(in_pass_1_ + (p.passes > 1 ? plan.tiles[1] * blocks_[1] : 0)) {}
+        in_pass_1_(plan.tiles * blocks_[0]),
+        in_chunk_(plan.tiles * blocks_[1]),
+        num_items_(in_pass_1_ + (p.passes > 1 ? plan.chunks * in_chunk_ : 0)) {}
 
   __device__ __forceinline__ int num_items() const { return num_items_; }
 
   __device__ __forceinline__ Item at(int index) {
     Item item{};
     item.pass = index >= in_pass_1_;
+    item.steps = item.pass == 0 ? steps_[0] : steps_[1];
     if (item.pass == 1) index -= in_pass_1_;
-    if (item.pass != pass_) expert_ = tiles_before_ = 0;
-    pass_ = item.pass;
-    const int blocks = pass_ == 0 ? blocks_[0] : blocks_[1], height = plan_.height[pass_];
-    int tiles = parts_of(plan_.rows_of(expert_), height);
-    while (index >= (tiles_before_ + tiles) * blocks) {
-      tiles_before_ += tiles;
-      tiles = parts_of(plan_.rows_of(++expert_), height);
+    if (item.pass == 1 && plan_.chunks > 1) {
+      item.chunk = index / in_chunk_;
+      index -= item.chunk * in_chunk_;
+      item.first_step = steps_[1] * item.chunk / plan_.chunks;
+      item.steps = steps_[1] * (item.chunk + 1) / plan_.chunks - item.first_step;
     }
-    item.expert = expert_;
-    item.steps = pass_ == 0 ? steps_[0] : steps_[1];
-    place(item, index - tiles_before_ * blocks, blocks, tiles);
+    item.last = item.pass == 0 || item.chunk == plan_.chunks - 1;
+    const int part = item.pass + item.chunk;
+    if (part != part_) first_ = before_ = 0;
+    part_ = part;
+    find(item, index, item.pass == 0 ? blocks_[0] : blocks_[1]);
     return item;
   }
 
  private:
+  /// Looks at 32 experts at a time, from those on in which the item before was.
+  __device__ __forceinline__ void find(Item& item, int index, int blocks) {
+    const int lane = threadIdx.x % 32;
+    for (; first_ < experts_; first_ += 32) {
+      const int expert = first_ + lane;
+      const int rows = expert < experts_ ? plan_.rows_of(expert) : 0;
+      const int tiles = parts_of(rows, TileT::kTokens);
+      int through = tiles;
+#pragma unroll
+      for (int step = 1; step < 32; step *= 2) {
+        const int lower = __shfl_up_sync(kAllLanes, through, step);
+        if (lane >= step) through += lower;
+      }
+      through += before_;
+      const uint32_t beyond = __ballot_sync(kAllLanes, index < through * blocks);
+      if (beyond == 0) {
+        before_ = __shfl_sync(kAllLanes, through, 31);
+        continue;
+      }
+      const int owner = __ffs(beyond) - 1;
+      item.expert = first_ + owner;
+      const int own = __shfl_sync(kAllLanes, tiles, owner);
+      place(item, index - (__shfl_sync(kAllLanes, through, owner) - own) * blocks, blocks, own);
+      return;
+    }
+  }
+
   __device__ __forceinline__ void place(Item& item, int local, int blocks, int tiles) const {
-    const int rows = plan_.rows_of(expert_);
+    const int rows = plan_.rows_of(item.expert);
     const int group = local / (TileT::kTileGroup * blocks);
     const int inside = local - group * TileT::kTileGroup * blocks;
     const int group_tiles = min(TileT::kTileGroup, tiles - group * TileT::kTileGroup);
@@ -196,12 +226,15 @@ class Walk {
     item.row = tile * height;
     item.valid = min(height, rows - item.row);
     item.columns = rounded_to_8(item.valid);
+    item.shared = tiles > 1;
   }
 
   const Plan& plan_;
-  const int blocks_[2], steps_[2];
-  const int in_pass_1_, num_items_;
-  int pass_ = 0, expert_ = 0, tiles_before_ = 0;  // before expert_
+  const int experts_, blocks_[2], steps_[2];
+  const int in_pass_1_, in_chunk_, num_items_;
+  int part_ = 0;  // pass and chunk of the item before
+  int first_ = 0,
+      before_ = 0;  // of the experts that were looked at: the first, and tiles of those before it
 };
 
 }  // namespace switchyard::cuda::sm90a

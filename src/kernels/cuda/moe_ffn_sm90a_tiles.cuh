@@ -11,14 +11,9 @@ struct TileKernel {
   void (*launch)(const MoeFfnParams& params, cudaStream_t stream) noexcept;
 };
 
-extern const TileKernel kTile128x64;  // a deep ring: weights come from memory, tokens are few
-extern const TileKernel
-    kTile128x128;  // still bound by weights; and for widths that 256 does not divide
-extern const TileKernel
-    kTile256x128;  // each weight stage serves more tokens than L2 could otherwise feed
-extern const TileKernel
-    kTile256x128Eager;  // the same, and for hot experts among cold ones, while memory binds
-extern const TileKernel kTile256x192Eager;
+extern const TileKernel kTile128x64;   // a deep ring: weights come from memory, tokens are few
+extern const TileKernel kTile128x128;  // for widths that 256 does not divide
+extern const TileKernel kTile256x128;  // hot experts among cold ones, while memory binds
 extern const TileKernel kTile256x192;  // the least L2 traffic for a product
 
 }  // namespace switchyard::cuda::sm90a
