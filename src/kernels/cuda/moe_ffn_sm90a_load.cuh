@@ -69,7 +69,7 @@ __device__ __forceinline__ int stream_item(Shared<TileT>& shared, const MoeFfnPa
     __syncwarp();
     if (lane < kCopies) {
       const uint32_t to = shared_address(shared.stage[at.slot]) + lane * kBlockBytes;
-      if (item.shared) {
+      if (TileT::kKeepsShared && item.shared) {
         bulk_copy(to, source, kBlockBytes, full);
       } else {
         bulk_copy(to, source, kBlockBytes, full, policy);

@@ -72,6 +72,8 @@ struct Tile {
   static constexpr bool kEager = kStages <= 4;
   /// Sums that are read keep the compiler from overlapping products, and only stages that are awaited do without that.
   static constexpr bool kChunks = kEager;
+  /// Weights that several tiles read stay in the L2. With few tokens hardly any are, and to ask costs 2 %.
+  static constexpr bool kKeepsShared = kTokens > 64;
   static constexpr int kRows = 64 * kM64 * kNumConsumers;
   static constexpr int kWeightBytes = kRows * kStepBytes;
   static constexpr int kTokenBytes = kTokens * kStepBytes;
