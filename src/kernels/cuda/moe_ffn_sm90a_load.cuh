@@ -209,7 +209,8 @@ __device__ __forceinline__ void load_tokens(Shared<TileT>& shared, const MoeFfnP
   for (; item.steps > 0; item = take_item(shared, queue)) {
     if (threadIdx.x % 128 >= 64) continue;
     hidden.wait(p.sync, item.expert, 1);
-    if (item.chunk > 0) carried.wait(p.sync + kSyncCarried, item.expert, item.chunk);
+    if (TileT::kChunks && item.chunk > 0)
+      carried.wait(p.sync + kSyncCarried, item.expert, item.chunk);
     if (threadIdx.x % 32 == 0) load_hidden_item(shared, p, item, at);
     __syncwarp();
   }

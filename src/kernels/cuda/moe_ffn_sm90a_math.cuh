@@ -324,9 +324,11 @@ __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfn
     if (item.chunk > 0) take_carry<TileT>(acc, shared, p, item, at);
   }
   multiply_exact<TileT>(acc, shared, item, at, me);
-  if (!item.last) {
-    leave_carry<TileT>(acc, shared, p, item, me);
-    return;
+  if constexpr (TileT::kChunks) {
+    if (!item.last) {
+      leave_carry<TileT>(acc, shared, p, item, me);
+      return;
+    }
   }
   if (p.biased) add_bias<TileT>(acc, p, item, me);
   if (item.pass == 0) {

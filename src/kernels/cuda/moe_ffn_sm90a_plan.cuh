@@ -32,7 +32,7 @@ struct MoeFfnParams {
   __nv_bfloat16* rows;    ///< [R, D]
   const int32_t* slot_offset;  ///< [E + 1]
   const int32_t* row_token;    ///< [R]
-  int32_t* sync;               ///< [kSyncGroups + 2] zero, left zero
+  int32_t* sync;               ///< [kSyncWords] zero, left zero
   int experts, width, ffn_width;
   int hidden_rows;
   int passes;  ///< 2; 1: the hidden rows are all
