@@ -291,6 +291,24 @@ TEST_P(FastAttention, BitsDoNotDependOnTheRestOfTheStep) {
   }
 }
 
+// A prompt of which a part is there already, as after a hit in the prefix cache, gives the bits that it gives as a whole: tiles of
+// keys that a token does not see, but others of its item do, change nothing.
+TEST_P(FastAttention, TheRestOfAPromptHasTheBitsOfTheWhole) {
+  const std::vector<AttentionCase> shapes = {
+      {"a head for each", 2, 2, 128, 16, {{0, 300}}, 0, 8},
+      {"three share a key", 6, 2, 64, 16, {{0, 300}}, 0, 8},
+      {"eight share a key", 8, 1, 128, 64, {{0, 300}}, 0, 8}};
+  for (const AttentionCase& shape : shapes) {
+    const AttentionInputs in(shape);
+    const std::vector<float> whole = in.run(kOnDevice, DType::bf16, in.all(), 1);
+    for (const int cut : {16, 48, 131, 290}) {
+      SCOPED_TRACE(fmt::format("{}, from {}", shape.name, cut));
+      const auto rest = in.run(kOnDevice, DType::bf16, {{0, cut, 300 - cut}}, 1);
+      EXPECT_TRUE(cases::same_bits(rest, std::span(whole).subspan(cut * in.token_width())));
+    }
+  }
+}
+
 // A cache of the length of one sequence, whose blocks all sequences share; the workspace is what a model would take.
 struct SharedBlocks {
   static constexpr int kSequences = 48, kBlocks = 65, kBlockTokens = 16;

@@ -77,8 +77,9 @@ __device__ __forceinline__ void weigh(float (&s)[64], float scale, RowState<kZ>&
     for (int j = 0; j < 16; ++j) most = fmaxf(most, fmaxf(s[4 * j + 2 * r], s[4 * j + 2 * r + 1]));
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 1));
     most = fmaxf(most, __shfl_xor_sync(kAllLanes, most, 2));
-    const float base = most == -INFINITY ? 0.0f : most * scale;
-    shrink[r] = exp2_fast(state.highest[r] * scale - base);
+    // Exactly 1 where the highest stays: a tile that is masked for this row, which the item has for others, must change no bit.
+    const float base = most == -INFINITY ? 0.0f : __fmul_rn(most, scale);
+    shrink[r] = exp2_fast(__fadd_rn(__fmul_rn(state.highest[r], scale), -base));
     state.highest[r] = most;
     float sum = 0;
 #pragma unroll

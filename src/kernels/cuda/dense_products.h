@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which dense product runs: the skinny kernel for few tokens, cuBLASLt for many, the plain kernel where neither can. To bf16 also
-// dense_tile.h.
+// Which dense product runs: the skinny kernel for few tokens, cuBLASLt or the tiles of dense_tile.h for many, the plain kernel where none
+// of these can.
 #pragma once
 #include <memory>
 #include <string>

@@ -259,6 +259,7 @@ int most_blocks() {
     const bool known = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                             kBytes) == cudaSuccess &&
                        cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess;
+    if (!known) (void)cudaGetLastError();  // or the next launch would be blamed
     return known ? clusters * TileT::kCluster : 0;
   }();
   return most;

@@ -331,6 +331,7 @@ __device__ __forceinline__ float multiply_slice(
     }
   }
   copies_wait<0>();
+  fence_async_shared();  // peers' copies will come where these factors lie
   __syncthreads();
   return squares;
 }

@@ -98,9 +98,8 @@ struct Dense {
   int64_t tokens = 0, n = 0, k = 0;
   float alpha = 1;
   bool accumulate = false;
-  float* y = nullptr;  ///< [T, n]
-  void* y_bf16 =
-      nullptr;  ///< the same in place of it, rounded: only for DenseProducts::run_rounded
+  float* y = nullptr;      ///< [T, n]
+  void* y_bf16 = nullptr;  ///< the same in place of it, rounded: only where one asks for that
   // Only for dense_few:
   NormRows norm{};             ///< with norm.x, x is rms_norm of it, in bf16
   const void* next = nullptr;  ///< what a later launch reads and nobody writes: asked for early

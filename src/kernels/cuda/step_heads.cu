@@ -194,7 +194,7 @@ __device__ __forceinline__ void finish_token(const PrepareHeads& a, const WarpHe
 
 // The same for bf16 heads of 64, 128 or 256 values that are turned as a whole: a block has a token and a warp kHeadsEach of its
 // heads, all of whose values it asks for at once. What does not depend on qkv is read before the launch before has ended. With up to
-// kAheadHeads heads, a block goes on to further tokens, whose values it asks for before it finishes those at hand.
+// kAheadHeads heads of 64 or 128 values from bf16, a block goes on to further tokens, whose values it asks for before it finishes those at hand.
 template <int kPairs, class In, int kMost>
 __global__ void __launch_bounds__(kMost / kHeadsEach * kWarp, kMost <= kAheadHeads ? 2 : 1)
     prepare_token_kernel(PrepareHeads a) {

@@ -26,7 +26,7 @@ struct StepLayout {
   int32_t end = 0;
 };
 
-/// The first launch of a step: its arrays, and x[t] = scale * table[token[t]].
+/// The first launch of a step, or the first two: its arrays, and x[t] = scale * table[token[t]].
 struct BeginStep {
   const uint32_t* turn = nullptr;  ///< [1] on the device
   const int32_t* slots = nullptr;  ///< [kMailSlots, slot_words], pinned

@@ -17,7 +17,7 @@ struct Buffers {
   std::byte* next_rows = nullptr;  ///< the same for the next block, while this block's are read
   float* normed = nullptr;         ///< [T, D] f32: what gates read
   std::byte* split = nullptr;      ///< [T, 2 D] bf16: the same in two parts, of runs in bf16
-  float* qkv = nullptr;            ///< [T, (H + 2 G) Z]
+  float* qkv = nullptr;            ///< [T, (H + 2 G) Z], also in bf16
   std::byte* q = nullptr;          ///< [T, H, Z]
   std::byte* mixed = nullptr;      ///< [T, H, Z]
   float* wide = nullptr;           ///< [T, 2 F] of dense layers and shared experts
