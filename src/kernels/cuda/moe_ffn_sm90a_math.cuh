@@ -114,7 +114,7 @@ struct ConsumerState {
   uint32_t panel_parity = 0;  ///< of the panels that this block has made
 };
 
-/// Waits until the panel is written, then counts it and frees its staging. To be called before anything is awaited that
+/// Waits until the panel is written, then frees its staging and counts it. To be called before anything is awaited that
 /// another block makes of it: a block that waits for hidden panels has reported all of its own.
 template <class TileT>
 __device__ __forceinline__ void report(Shared<TileT>& shared, const MoeFfnParams& p, int& pending) {
