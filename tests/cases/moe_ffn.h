@@ -89,8 +89,8 @@ inline std::vector<MoeFfnCase> moe_ffn_cases() {
   };
 }
 
-/// A case for every tile of the entries (by rows of an expert), small enough for a sanitizer that makes kernels a thousand
-/// times slower.
+/// A case for every tile of the entries (by rows of an expert) but 128 x 128 of sm90a, small enough for a sanitizer that makes kernels a
+/// thousand times slower.
 inline std::vector<MoeFfnCase> moe_ffn_small_cases() {
   using enum Popularity;
   using enum GluActivation;
