@@ -27,6 +27,7 @@ std::string_view view(boost::beast::string_view text) { return {text.data(), tex
 
 void RequestReader::begin() {
   has_head_ = continue_ = false;
+  head_taken_ = 0;
   headers_.clear();
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(header_bytes_));
@@ -43,7 +44,10 @@ RequestReader::State RequestReader::advance() {
     // Beast asserts that many bytes of a last chunk; as no chunked body ends with fewer, they will come.
     if (has_head_ && parser_->chunked() && buffer_.size() < kLastChunk.size()) break;
     boost::system::error_code error;
-    buffer_.consume(parser_->put(buffer_.data(), error));
+    const size_t taken = parser_->put(buffer_.data(), error);
+    buffer_.consume(taken);
+    // Beast's bound is for what it looks at in one call: a head that comes in pieces could have it more than once.
+    if (!has_head_ && (head_taken_ += taken) > header_bytes_) error = http::error::header_limit;
     if (error == http::error::need_more) {
       // Beast bounds the head, but neither the line of a chunk nor the trailers.
       if (buffer_.size() <= header_bytes_) break;

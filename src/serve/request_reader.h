@@ -68,6 +68,7 @@ class RequestReader {
   const size_t header_bytes_, body_bytes_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
+  size_t head_taken_ = 0;  // bytes of the head so far
   bool has_head_ = false, continue_ = false;
   bool keep_alive_ = false, is_head_ = false, may_chunk_ = false;
   Headers headers_;  // of the head, once it is there
