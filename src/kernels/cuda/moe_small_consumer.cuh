@@ -3,6 +3,7 @@
 #pragma once
 #include "kernels/cuda/glu.cuh"
 #include "kernels/cuda/moe_small_rows.cuh"
+#include "kernels/cuda/read_shared.cuh"
 
 namespace switchyard::cuda::small_layer {
 
@@ -22,15 +23,6 @@ struct Consumer {
   RingCursor<kStages> place = {};
   int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   int group = warp / kGroupWarps, member = warp % kGroupWarps, g = lane / 4, q = lane % 4;
-
-  static __device__ uint4 read(uint32_t address) {
-    uint4 value;
-    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-                 : "r"(address)
-                 : "memory");
-    return value;
-  }
 
   using Tokens = TokensOf<kTilesN>;
   using Source = PlainRows<kTilesN>;
@@ -77,7 +69,7 @@ struct Consumer {
         const uint32_t at = block + ((q * 2 + half ^ g) << 4);
 #pragma unroll
         for (int m = 0; m < 2; ++m) {
-          const uint4 upper = read(at + m * 2048), lower = read(at + m * 2048 + 1024);
+          const uint4 upper = read_shared(at + m * 2048), lower = read_shared(at + m * 2048 + 1024);
 #pragma unroll
           for (int n = 0; n < kTilesN; ++n) {
             if (n >= tiles) break;

@@ -45,8 +45,8 @@ __device__ __forceinline__ void consume_dense(Consumer& consumer, const DenseCut
       uint4 low[4], high[4];
       const auto read = [&](int i) {
         const int from = i < cut.steps ? i * 512 : 0;  // what is too much: times 0
-        low[i] = Consumer::read(at + from);
-        high[i] = Consumer::read(at + row_bytes + from);
+        low[i] = read_shared(at + from);
+        high[i] = read_shared(at + row_bytes + from);
       };
 #pragma unroll
       for (int i = 0; i < kReads; ++i) read(i);
