@@ -22,8 +22,10 @@ struct LoadProgress {
 };
 
 struct EngineOptions {
-  std::string model;                      ///< a Hugging Face folder
-  std::string random_model;               ///< instead of a folder: random weights of this geometry
+  std::string model;         ///< a Hugging Face folder
+  std::string random_model;  ///< instead of a folder: random weights of this geometry
+  /// Deviations between the experts' mean logits in such a model: 0 loads experts evenly.
+  float random_spread = 0.5f;
   std::string device = "cpu";             ///< cpu, cuda or cuda:N
   Precision precision = Precision::bf16;  ///< f32 for exact comparison
   int threads = 0;                        ///< compute threads; 0: one per usable core

@@ -60,6 +60,7 @@ class Watch {
   void finish() {
     run_.seconds = static_cast<double>(now_ns() - start_ns_) * 1e-9;
     run_.experts_touched = mean_experts_touched(engine_);
+    run_.imbalance = mean_imbalance(engine_);
     finished_ = true;
   }
 
@@ -76,13 +77,15 @@ class Watch {
   DecodeRun run_;
 };
 
+double mean(const std::vector<double>& values) {
+  if (values.empty()) return 0;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
 }  // namespace
 
-double mean_experts_touched(const Engine& engine) {
-  const std::vector<double> touched = engine.stats().experts_touched;
-  if (touched.empty()) return 0;
-  return std::accumulate(touched.begin(), touched.end(), 0.0) / static_cast<double>(touched.size());
-}
+double mean_experts_touched(const Engine& engine) { return mean(engine.stats().experts_touched); }
+double mean_imbalance(const Engine& engine) { return mean(engine.stats().imbalance); }
 
 std::vector<int32_t> bench_prompt(int tokens, int vocab, uint32_t stream) {
   std::vector<int32_t> prompt;

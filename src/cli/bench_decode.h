@@ -19,6 +19,7 @@ struct DecodeRun {
   double seconds = 0;          ///< of all measured steps
   double mean_context = 0;     ///< positions that a sequence attends to, over sequences and steps
   double experts_touched = 0;  ///< of a MoE layer and a step, mean
+  double imbalance = 0;        ///< hottest expert over mean, of a MoE layer and a step, mean
 
   double tokens_per_s(const DecodeShape& shape) const {
     return shape.sequences * shape.steps / seconds;
@@ -32,8 +33,9 @@ struct DecodeRun {
 Result<DecodeRun> run_decode(Engine& engine, const DecodeShape& shape, int max_step_tokens,
                              uint32_t stream);
 
-/// Experts touched of a MoE layer and a step since the engine's statistics were reset, mean.
+/// Experts touched and imbalance of a MoE layer and a step since the engine's statistics were reset, means.
 double mean_experts_touched(const Engine& engine);
+double mean_imbalance(const Engine& engine);
 
 /// Bytes that a step of this run reads at least: every weight outside the experts except a table that is only looked up in, the
 /// touched experts, and keys and values.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // switchyard bench latency: prompts of random tokens, in the manner of llama-bench. Rows ppN: N prompt tokens of one sequence;
 // tgN: N steps in which every sequence of a batch adds a token, after a prompt of --context. Tokens per second over the whole
-// batch, mean and sample deviation; JSON has the median as well, and what a step of tgN must read beside its time.
+// batch, mean and sample deviation, and the load that it was measured under: experts touched and hottest over mean, of a MoE
+// layer and a step, means. JSON has the median as well, and what a step of tgN must read beside its time.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -171,6 +172,7 @@ Result<Measurement> BenchLatency::measure_prompt(int tokens) {
     SWITCHYARD_ASSIGN(const RequestTimings timings, play(tokens, 1, static_cast<uint32_t>(i + 1)));
     measurement.rates.push_back(tokens / timings.prefill_s);
     measurement.middle.experts_touched += mean_experts_touched(*engine_) / repetitions_;
+    measurement.middle.imbalance += mean_imbalance(*engine_) / repetitions_;
   }
   return measurement;
 }
@@ -187,6 +189,7 @@ Result<Measurement> BenchLatency::measure_decode(const DecodeShape& shape) {
     measurement.middle.seconds += run.seconds / repetitions_;
     measurement.middle.mean_context += run.mean_context / repetitions_;
     measurement.middle.experts_touched += run.experts_touched / repetitions_;
+    measurement.middle.imbalance += run.imbalance / repetitions_;
   }
   return measurement;
 }
@@ -225,15 +228,19 @@ void BenchLatency::print(const std::vector<Measurement>& measurements) const {
                {"kernel", Align::left},
                {"test", Align::right},
                {"batch", Align::right},
+               {"touched", Align::right},
+               {"imbalance", Align::right},
                {"ms/step", Align::right},
                {"of floor", Align::right},
                {"t/s", Align::right}});
   for (const Measurement& m : measurements) {
-    const bool decodes = m.decode_step();
+    const bool decodes = m.decode_step(), routed = m.middle.experts_touched > 0;
     table.add({summary.architecture, size_text(summary.weight_bytes),
                count_text(summary.total_parameters), count_text(summary.active_parameters),
                model_.dtype, std::to_string(summary.threads), summary.kernel, m.test,
                decodes ? std::to_string(m.decode.sequences) : "1",
+               routed ? fmt::format("{:.1f}", m.middle.experts_touched) : "",
+               routed ? fmt::format("{:.2f}", m.middle.imbalance) : "",
                decodes ? fmt::format("{:.3f}", m.step_ms()) : "",
                decodes && floor_ ? fmt::format("{:.2f}", floor_ms(m) / m.step_ms()) : "",
                fmt::format("{:.2f} \u00B1 {:.2f}", m.mean(), m.deviation())});
@@ -248,7 +255,6 @@ double BenchLatency::floor_ms(const Measurement& m) const {
 void BenchLatency::write_decode(JsonWriter& json, const Measurement& m) const {
   json.field("batch", m.decode.sequences).field("context", m.decode.context);
   json.field("step_ms", m.step_ms()).field("mean_context", m.middle.mean_context);
-  json.field("experts_touched", m.middle.experts_touched);
   json.field("step_bytes", step_bytes(engine_->summary(), m.decode, m.middle));
   if (!floor_) return;
   json.field("read_gbps", gbps_).field("floor_ms", floor_ms(m));
@@ -260,17 +266,18 @@ void BenchLatency::print_json(const std::vector<Measurement>& measurements) cons
   std::string text;
   const auto write = [&](JsonWriter& json, const Measurement& m) {
     json.begin_object().field("model", summary.architecture).field("path", model_.engine.model);
-    json.field("random", model_.engine.random_model).field("device", summary.device);
+    json.field("random", model_.engine.random_model);
+    if (!model_.engine.random_model.empty())
+      json.field("random_spread", double{model_.engine.random_spread});
+    json.field("device", summary.device);
     json.field("weight_bytes", summary.weight_bytes);
     json.field("total_parameters", summary.total_parameters);
     json.field("active_parameters", summary.active_parameters);
     json.field("dtype", model_.dtype).field("threads", summary.threads);
     json.field("kernel", summary.kernel).field("test", m.test);
-    if (m.decode_step()) {
-      write_decode(json, m);
-    } else {
-      json.field("experts_touched", m.middle.experts_touched);
-    }
+    json.field("experts_touched", m.middle.experts_touched);
+    json.field("load_imbalance", m.middle.imbalance);
+    if (m.decode_step()) write_decode(json, m);
     json.field("median_tokens_per_s", m.median());
     json.field("mean_tokens_per_s", m.mean()).field("deviation_tokens_per_s", m.deviation());
     json.key("tokens_per_s").begin_array();

@@ -102,6 +102,12 @@ void ModelOptions::declare_random(CLI::App& app) {
   CLI::Option* random = app.add_option("--random", engine.random_model,
                                        "Random weights made in place, of this geometry: " + names);
   random->excludes(folder);
+  app.add_option("--random-spread", engine.random_spread,
+                 "How uneven random weights load their experts: standard deviations between the "
+                 "experts' mean logits; 0 is even, 2 nearly collapsed")
+      ->needs(random)
+      ->check(CLI::Range(0.0f, 10.0f))
+      ->capture_default_str();
 }
 
 Result<std::unique_ptr<Engine>> open_engine(const ModelOptions& options) {

@@ -103,6 +103,7 @@ model::LoadOptions load_options(const EngineOptions& options, const engine::Memo
   model::LoadOptions load;
   load.dtype = engine::precision_dtype(options.precision);
   load.random_weights = !options.random_model.empty();
+  load.random_spread = options.random_spread;
   load.max_step_tokens = options.max_step_tokens;
   load.max_sequences = options.max_sequences;
   load.block_tokens = options.block_tokens;

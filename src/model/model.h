@@ -22,6 +22,7 @@ struct LoadOptions {
   int64_t num_kv_blocks = 0;      ///< blocks of the paged cache
   int max_blocks_per_sequence = 0;
   bool random_weights = false;  ///< no folder: weights are made in place, for measurements
+  float random_spread = 0;      ///< deviations between the experts' mean logits, then
   /// stage, bytes done, bytes in all
   std::function<void(const char*, int64_t, int64_t)> on_progress;
 };

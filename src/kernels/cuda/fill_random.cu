@@ -21,6 +21,14 @@ __global__ void fill_kernel(T* to, int64_t count, float bound, uint2 key) {
   }
 }
 
+template <class T>
+__global__ void add_kernel(T* to, int64_t count, int64_t width, const float* row, float scale) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    to[i] = from_f32<T>(to_f32(to[i]) + scale * row[i % width]);
+  }
+}
+
 __global__ void round_kernel(float* values, int64_t count) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < count) values[i] = to_f32(from_f32<bf16>(values[i]));
@@ -30,6 +38,18 @@ __global__ void round_kernel(float* values, int64_t count) {
 
 void round_to_bf16(float* values, int64_t count, StreamHandle stream) noexcept {
   if (count > 0) round_kernel<<<grid_of(count, 256), 256, 0, stream>>>(values, count);
+}
+
+void add_to_rows(void* to, DType dtype, int64_t rows, int64_t width, const float* row, float scale,
+                 StreamHandle stream) noexcept {
+  const int64_t count = rows * width;
+  if (count == 0) return;
+  const int blocks = num_multiprocessors() * 8;
+  if (dtype == DType::f32) {
+    add_kernel<<<blocks, 256, 0, stream>>>(static_cast<float*>(to), count, width, row, scale);
+  } else {
+    add_kernel<<<blocks, 256, 0, stream>>>(static_cast<bf16*>(to), count, width, row, scale);
+  }
 }
 
 void fill_random(void* to, DType dtype, int64_t count, float bound, uint64_t seed,

@@ -167,6 +167,9 @@ void moe_plain(const PlainMoe& args, StreamHandle stream) noexcept;
 /// Weights for measurements: uniform in [-bound, bound], Philox of (seed, position), the same on every machine.
 void fill_random(void* to, DType dtype, int64_t count, float bound, uint64_t seed,
                  StreamHandle stream) noexcept;
+/// Adds scale * row, [width] f32, to each of `rows` rows of [rows, width].
+void add_to_rows(void* to, DType dtype, int64_t rows, int64_t width, const float* row, float scale,
+                 StreamHandle stream) noexcept;
 /// Values that bf16 can hold, in place.
 void round_to_bf16(float* values, int64_t count, StreamHandle stream) noexcept;
 

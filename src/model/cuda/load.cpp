@@ -47,7 +47,8 @@ Status CudaModel::fill_weights(const std::string& folder) {
   memory_.weights = weights_.memory.size();
   memory_.experts = weights_.expert_bytes;
   memory_.copies = weights_.copy_bytes;
-  if (options_.random_weights) return make_weights(config_, weights_, device_);
+  if (options_.random_weights)
+    return make_weights(config_, options_.random_spread, weights_, device_);
   SWITCHYARD_ASSIGN(const checkpoint::Source source, checkpoint::open_checkpoint(folder));
   const Family* family = find_family_named(config_.family);
   SWITCHYARD_CHECK(family != nullptr, "no family is called '{}'", config_.family);

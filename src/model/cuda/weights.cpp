@@ -97,21 +97,30 @@ int64_t place_all(const ModelConfig& config, std::byte* base, Weights& weights) 
   return places.used();
 }
 
+constexpr uint64_t kCommonSeed = uint64_t{1} << 40;  // none of the matrices'
+
 // Fills matrices with random numbers, each with a seed of its own.
 class Maker {
  public:
-  Maker(DType dtype, CudaStream& stream) : dtype_(dtype), stream_(stream) {}
+  Maker(const Weights& weights, CudaStream& stream)
+      : dtype_(weights.dtype),
+        to_residual_(0.5 / static_cast<double>(weights.blocks.size())),
+        stream_(stream) {}
 
-  void fill(std::byte* to, DType dtype, int64_t count, int64_t k) {
+  void fill(std::byte* to, DType dtype, int64_t count, int64_t k, double variance = 1) {
     if (to == nullptr) return;
-    const auto bound = static_cast<float>(std::sqrt(3.0 / static_cast<double>(k)));
+    const auto bound = static_cast<float>(std::sqrt(3.0 * variance / static_cast<double>(k)));
     switchyard::cuda::fill_random(to, dtype, count, bound, ++seed_, stream_.handle());
   }
-  void fill(const Matrix& matrix, DType dtype) {
-    fill(matrix.data, dtype, matrix.n * matrix.k, matrix.k);
+  void fill(const Matrix& matrix, DType dtype, double variance = 1) {
+    fill(matrix.data, dtype, matrix.n * matrix.k, matrix.k, variance);
     if (matrix.bias != nullptr) stream_.fill(matrix.bias, 0, matrix.n * 4);
   }
   void fill(const Matrix& matrix) { fill(matrix, dtype_); }
+  void fill_to_residual(const Matrix& matrix) { fill(matrix, dtype_, to_residual_); }
+  void fill_to_residual(std::byte* to, int64_t count, int64_t k) {
+    fill(to, dtype_, count, k, to_residual_);
+  }
   // As checkpoints have them: in f32, of values that bf16 can hold.
   void fill_gate(const BlockWeights& block) {
     fill(block.gate, DType::f32);
@@ -122,6 +131,7 @@ class Maker {
 
  private:
   DType dtype_;
+  double to_residual_;  // variance of a sum over all blocks: 1/2 from attention, 1/2 from experts
   CudaStream& stream_;
   uint64_t seed_ = 0;
 };
@@ -129,9 +139,9 @@ class Maker {
 void make_block(const ModelConfig& config, const BlockSpec& spec, const Weights& weights,
                 ExpertLayout layout, const BlockWeights& block, Maker& maker) {
   maker.fill(block.qkv);
-  maker.fill(block.output);
+  maker.fill_to_residual(block.output);
   maker.fill(block.gate_up);
-  maker.fill(block.down);
+  maker.fill_to_residual(block.down);
   maker.fill_gate(block);
   maker.fill(block.shared_gate, DType::f32);
   if (!spec.router) return;
@@ -139,8 +149,8 @@ void make_block(const ModelConfig& config, const BlockSpec& spec, const Weights&
   const int64_t experts = spec.router->num_experts;
   maker.fill(block.experts_gate_up, weights.dtype,
              experts * gate_up_bytes(layout, width, ffn, weights.dtype) / each, width);
-  maker.fill(block.experts_down, weights.dtype,
-             experts * down_bytes(layout, width, ffn, weights.dtype) / each, ffn);
+  maker.fill_to_residual(block.experts_down,
+                         experts * down_bytes(layout, width, ffn, weights.dtype) / each, ffn);
 }
 
 }  // namespace
@@ -181,9 +191,16 @@ Status split_gates(Weights& weights, CudaStream& stream) {
   return {};
 }
 
-Status make_weights(const ModelConfig& config, Weights& weights, CudaStream& stream) {
-  Maker maker(weights.dtype, stream);
-  maker.fill(weights.embedding.data, weights.dtype, weights.embedding.n * weights.embedding.k, 1);
+Status make_weights(const ModelConfig& config, float spread, Weights& weights, CudaStream& stream) {
+  Maker maker(weights, stream);
+  const Matrix& embedding = weights.embedding;
+  maker.fill(embedding.data, weights.dtype, embedding.n * embedding.k, 1);
+  SWITCHYARD_ASSIGN(const CudaMemory common,
+                    CudaMemory::allocate(embedding.k * 4, "what random embeddings share"));
+  switchyard::cuda::fill_random(common.data(), DType::f32, embedding.k, std::sqrt(3.0f),
+                                kCommonSeed, stream.handle());
+  switchyard::cuda::add_to_rows(embedding.data, weights.dtype, embedding.n, embedding.k,
+                                common.as<float>(), spread, stream.handle());
   if (!config.tied_embedding) maker.fill(weights.lm_head);
   const std::vector<float> ones(static_cast<size_t>(config.width), 1.0f);
   const auto set_ones = [&](float* to, int64_t count) {

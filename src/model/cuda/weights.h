@@ -59,7 +59,10 @@ Status upload_weights(const WeightReader& reader, const ModelConfig& config, Wei
                       CudaStream& stream);
 /// The parts of the gates in bf16, once the gates are there.
 Status split_gates(Weights& weights, CudaStream& stream);
-/// Fills them with numbers that keep the size of activations: matrices uniform with variance 1 / k, norms one.
-Status make_weights(const ModelConfig& config, Weights& weights, CudaStream& stream);
+/// Fills them with numbers that keep the size of activations, and tokens apart: matrices uniform with variance 1 / k; those
+/// that add to the residual stream have 1 / (2 L) of it (Radford et al. 2019, 2.3), without which attention, a mean over
+/// positions, makes tokens ever more alike, so that the last layers send all of them to the same few experts; norms one.
+/// Embeddings share `spread` times one row, so the experts' mean logits lie `spread` deviations of a token's logits apart.
+Status make_weights(const ModelConfig& config, float spread, Weights& weights, CudaStream& stream);
 
 }  // namespace switchyard::model::cuda
