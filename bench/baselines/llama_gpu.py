@@ -4,7 +4,7 @@
 
     bench/baselines/llama_gpu.py [--bin FOLDER] [--jsonl FILE] [--models NAME,...] [--types bf16,f16]
                                  [--batches 1,8,64,256] [--prompts 512,4096] [--output-tokens 128] [--batch-tokens 128]
-                                 [--repetitions 4]
+                                 [--repetitions 4] [--spread 0.5]
 
 FOLDER is what `build_llama_cpp.sh cuda` made. llama.cpp's own programs, unchanged: llama-bench for prompts and one
 sequence, llama-batched-bench for batches, all layers on the GPU, flash attention on, CUDA graphs as they are by
@@ -32,6 +32,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jsonl", type=pathlib.Path)
     parser.add_argument("--models", default="olmoe-1b-7b,qwen3-30b-a3b,mixtral-8x7b")
     parser.add_argument("--layers", type=int, help="this many layers alone, to try the program")
+    parser.add_argument("--spread", type=float, default=0.5, help="deviations between the experts' mean logits")
     parser.add_argument("--types", default="bf16")
     parser.add_argument("--batches", default="1,8,64,256")
     parser.add_argument("--prompts", default="512,4096")
@@ -121,12 +122,12 @@ def batched_bench(runner: Runner, model: str) -> list[dict]:
 
 def measure(runner: Runner, name: str, kind: str):
     """Yields the rows of a program when it has ended."""
-    layers = f":{runner.options.layers}" if runner.options.layers else ""
+    spread = runner.options.spread
     for part in (llama_bench, batched_bench):
-        for row in part(runner, f"random:{name}:{kind}{layers}"):
+        for row in part(runner, f"random:{name}:{kind}:{runner.options.layers or 0}:{spread}"):
             row["tokens_per_s"] = [round(rate, 2) for rate in row["tokens_per_s"]]
             row["median_tokens_per_s"] = round(statistics.median(row["tokens_per_s"]), 2)
-            yield {"engine": "llama.cpp", "random": name, "dtype": kind, **row}
+            yield {"engine": "llama.cpp", "random": name, "random_spread": spread, "dtype": kind, **row}
 
 
 def main() -> int:

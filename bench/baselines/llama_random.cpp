@@ -3,15 +3,18 @@
 //
 //   LD_PRELOAD=libllama_random.so llama-bench -m random:qwen3-30b-a3b -p 512 -n 128 -ngl 99 -fa 1
 //
-// random:NAME[:TYPE[:LAYERS]]; TYPE of matrices is bf16 (default) or f16, norms and routers are f32 as llama.cpp's
-// converter stores them. Opening such a name is caught, and llama_model_load_from_file_ptr gets a stream in its place:
+// random:NAME[:TYPE[:LAYERS[:SPREAD]]]; TYPE of matrices is bf16 (default) or f16, norms and routers are f32 as llama.cpp's
+// converter stores them. LAYERS 0: as many as the model has. Opening such a name is caught, and llama_model_load_from_file_ptr gets a stream in its place:
 // the bytes of a GGUF file of that geometry, made while they are read. Loading, placing and computing are llama.cpp's.
 //
-// Values are uniform in +-sqrt(3 / inputs of the matrix), as those of `switchyard bench latency --random`; norms are 1.
-// They come from one block for each number of inputs, read again and again from another place for each matrix; its length
-// is prime, so that experts differ.
+// Values are as those of `switchyard bench latency --random` (src/model/cuda/weights.cpp): norms 1; matrices uniform of
+// variance 1 / inputs, those that add to the residual stream of 1 / (2 LAYERS) of it; embeddings of variance 1, plus SPREAD
+// (0.5) times one row, so that experts' mean logits lie SPREAD deviations apart.
+// They come from one block for each kind and number of inputs, read again and again from another place for each matrix; its
+// length is prime, so that experts differ. Embeddings have a block of whole rows.
 // There is no tokenizer: programs that time random ids need none.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -21,7 +24,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include <dlfcn.h>
@@ -51,6 +54,7 @@ constexpr Geometry kGeometries[] = {
 struct Order {
   Geometry geometry;
   ggml_type type;
+  float spread;
 };
 
 [[noreturn]] void fail(const std::string& message) {
@@ -62,27 +66,43 @@ float between_one(SplitMix64& random) {
   return static_cast<float>(random.next() >> 40) * 0x1p-23F - 1.0F;
 }
 
-// Blocks of values that matrices are cut from, one for each type and number of inputs; ones for no inputs.
+using Block = std::vector<char>;
+
+// Blocks of values that matrices are cut from, one for each type, number of inputs and scale; ones for no inputs.
 class Blocks {
  public:
-  using Block = std::vector<char>;
-
   // Stays where it is.
-  const Block& get(ggml_type type, int64_t inputs) {
-    Block& block = blocks_[{type, inputs}];
+  const Block& get(ggml_type type, int64_t inputs, float scale) {
+    Block& block = blocks_[{type, inputs, scale}];
     if (block.empty())
-      block = encode(type, inputs > 0 ? draw(inputs) : std::vector<float>(kValues, 1.0F));
+      block = encode(type, inputs > 0 ? draw(inputs, scale) : std::vector<float>(kValues, 1.0F));
     return block;
   }
 
- private:
-  static constexpr size_t kValues = 4194301;  // prime
+  // So many rows that few of a prompt's tokens share one.
+  const Block& get_rows(ggml_type type, int64_t width, float spread) {
+    if (rows_.empty()) rows_ = encode(type, draw_rows(width, spread));
+    return rows_;
+  }
 
-  static std::vector<float> draw(int64_t inputs) {
+ private:
+  static constexpr size_t kValues = 4194301, kRows = 16381;  // primes
+
+  static std::vector<float> draw(int64_t inputs, float scale) {
     std::vector<float> values(kValues);
     SplitMix64 random{static_cast<uint64_t>(inputs)};
-    const float bound = std::sqrt(3.0F / static_cast<float>(inputs));
+    const float bound = scale * std::sqrt(3.0F / static_cast<float>(inputs));
     for (float& value : values) value = bound * between_one(random);
+    return values;
+  }
+
+  static std::vector<float> draw_rows(int64_t width, float spread) {
+    std::vector<float> common(width), values(kRows * width);
+    SplitMix64 random{1};
+    const float bound = std::sqrt(3.0F);
+    for (float& value : common) value = spread * bound * between_one(random);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = common[i % common.size()] + bound * between_one(random);
     return values;
   }
 
@@ -98,7 +118,8 @@ class Blocks {
     return block;
   }
 
-  std::map<std::pair<ggml_type, int64_t>, Block> blocks_;
+  std::map<std::tuple<ggml_type, int64_t, float>, Block> blocks_;
+  Block rows_;
 };
 
 struct GgufDeleter {
@@ -111,7 +132,8 @@ struct GgmlDeleter {
 // The file that does not exist: header, then tensors, each a span of bytes filled from a block.
 class Stream {
  public:
-  explicit Stream(const Order& order) : order_(order) {
+  explicit Stream(const Order& order)
+      : order_(order), to_residual_(std::sqrt(0.5F / static_cast<float>(order.geometry.layers))) {
     gguf_.reset(gguf_init_empty());
     ggml_.reset(ggml_init({.mem_size = size_t{16} << 20, .mem_buffer = nullptr, .no_alloc = true}));
     add_keys();
@@ -138,7 +160,7 @@ class Stream {
  private:
   struct Span {
     int64_t begin, bytes, start;  // start within the block
-    const Blocks::Block* block;
+    const Block* block;
   };
 
   void add_keys() {
@@ -174,7 +196,7 @@ class Stream {
 
   void add_tensors() {
     const Geometry& g = order_.geometry;
-    add("token_embd", order_.type, g.width, g.vocab);
+    add_rows("token_embd", g.width, g.vocab);
     add_norm("output_norm", g.width);
     add("output", order_.type, g.width, g.vocab);
     for (uint32_t layer = 0; layer < g.layers; ++layer)
@@ -188,7 +210,7 @@ class Stream {
     add(p + "attn_q", order_.type, g.width, query);
     add(p + "attn_k", order_.type, g.width, key);
     add(p + "attn_v", order_.type, g.width, key);
-    add(p + "attn_output", order_.type, query, g.width);
+    add(p + "attn_output", order_.type, query, g.width, 1, to_residual_);
     if (std::strcmp(g.arch, "llama") != 0) {
       const bool whole_rows = std::strcmp(g.arch, "olmoe") == 0;
       add_norm(p + "attn_q_norm", whole_rows ? query : g.head);
@@ -198,21 +220,26 @@ class Stream {
     add(p + "ffn_gate_inp", GGML_TYPE_F32, g.width, g.experts);
     add(p + "ffn_gate_exps", order_.type, g.width, g.expert_width, g.experts);
     add(p + "ffn_up_exps", order_.type, g.width, g.expert_width, g.experts);
-    add(p + "ffn_down_exps", order_.type, g.expert_width, g.width, g.experts);
+    add(p + "ffn_down_exps", order_.type, g.expert_width, g.width, g.experts, to_residual_);
   }
 
   void add_norm(const std::string& name, int64_t width) {
     add_span(name, ggml_new_tensor_1d(ggml_.get(), GGML_TYPE_F32, width),
-             blocks_.get(GGML_TYPE_F32, 0));
+             blocks_.get(GGML_TYPE_F32, 0, 1));
+  }
+  void add_rows(const std::string& name, int64_t width, int64_t rows) {
+    add_span(name, ggml_new_tensor_2d(ggml_.get(), order_.type, width, rows),
+             blocks_.get_rows(order_.type, width, order_.spread));
+    spans_.back().start = 0;
   }
   void add(const std::string& name, ggml_type type, int64_t inputs, int64_t outputs,
-           int64_t experts = 1) {
+           int64_t experts = 1, float scale = 1) {
     ggml_tensor* tensor = experts == 1
                               ? ggml_new_tensor_2d(ggml_.get(), type, inputs, outputs)
                               : ggml_new_tensor_3d(ggml_.get(), type, inputs, outputs, experts);
-    add_span(name, tensor, blocks_.get(type, inputs));
+    add_span(name, tensor, blocks_.get(type, inputs, scale));
   }
-  void add_span(const std::string& name, ggml_tensor* tensor, const Blocks::Block& block) {
+  void add_span(const std::string& name, ggml_tensor* tensor, const Block& block) {
     ggml_set_name(tensor, (name + ".weight").c_str());
     gguf_add_tensor(gguf_.get(), tensor);
     const int64_t at = gguf_get_tensor_offset(gguf_.get(), gguf_get_n_tensors(gguf_.get()) - 1);
@@ -244,6 +271,7 @@ class Stream {
   }
 
   Order order_;
+  float to_residual_;  // Radford et al. 2019, 2.3
   std::unique_ptr<gguf_context, GgufDeleter> gguf_;
   std::unique_ptr<ggml_context, GgmlDeleter> ggml_;
   Blocks blocks_;
@@ -258,6 +286,15 @@ std::string known_names() {
   return names;
 }
 
+template <class T>
+T number(const std::string& text, const char* what) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || at != end) fail("'" + text + "' " + what + ": expected a number");
+  return value;
+}
+
 // What the text after "random:" asks for.
 Order parse(const std::string& text) {
   std::vector<std::string> parts;
@@ -267,12 +304,17 @@ Order parse(const std::string& text) {
                                    [&](auto& g) { return !parts.empty() && parts[0] == g.name; });
   if (found == std::end(kGeometries))
     fail("no geometry is called '" + text + "': expected " + known_names());
-  Order order{*found, GGML_TYPE_BF16};
+  Order order{*found, GGML_TYPE_BF16, 0.5F};
   if (parts.size() > 1 && parts[1] == "f16") order.type = GGML_TYPE_F16;
   if (parts.size() > 1 && parts[1] != "f16" && parts[1] != "bf16")
     fail("matrices of type '" + parts[1] + "': expected bf16 or f16");
-  if (parts.size() > 2) order.geometry.layers = static_cast<uint32_t>(std::atoi(parts[2].c_str()));
-  if (order.geometry.layers == 0) fail("'" + parts[2] + "' layers: expected a number from 1");
+  if (parts.size() > 2) {
+    const auto layers = number<uint32_t>(parts[2], "layers");
+    if (layers > 0) order.geometry.layers = layers;
+  }
+  if (parts.size() > 3) order.spread = number<float>(parts[3], "of spread");
+  if (!(order.spread >= 0 && order.spread <= 10))
+    fail("'" + parts[3] + "' of spread: expected 0 to 10");
   return order;
 }
 

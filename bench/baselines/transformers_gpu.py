@@ -3,17 +3,20 @@
 """Whole models in transformers on a GPU, random weights of true geometry, beside `switchyard bench latency --random`.
 
     bench/baselines/transformers_gpu.py [--jsonl FILE] [--models NAME,...] [--batches 1,8,64,256] [--prompts 512,4096]
-                                        [--output-tokens 128]
+                                        [--output-tokens 128] [--spread 0.5]
 
 bf16, experts_implementation="grouped_mm" (torch._grouped_mm), attention through SDPA. Rows tgN are N greedy steps of
 `batch` sequences after a prompt of one token, with a StaticCache just long enough, a CUDA graph replayed for each step
 with the choice of the next token inside: faster than generate(), whose host work it leaves out, and without
 torch.compile. Rows ppN are a prompt of N random tokens, logits of the last position; eager and as a CUDA graph, the
-better one counts. `mode` says which it was. Weights are made on the GPU by the library's own initialisation.
+better one counts. `mode` says which it was. Weights are of the same distribution as ours (src/model/cuda/weights.cpp), made
+by the library first, then by initialise(). Rows ppN have the load that came of them, counted in a run apart:
+experts_touched and load_imbalance (hottest over mean) of a layer, means over layers.
 """
 
 import argparse
 import json
+import math
 import pathlib
 import statistics
 import sys
@@ -47,8 +50,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--batches", default="1,8,64,256")
     parser.add_argument("--prompts", default="512,4096")
     parser.add_argument("--output-tokens", type=int, default=128)
+    parser.add_argument("--spread", type=float, default=0.5, help="deviations between the experts' mean logits")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: only to try the program")
     parser.add_argument("--layers", type=int, help="this many layers alone, to try the program")
+    parser.add_argument("--expert-width", type=int, help="narrower experts, to try the program: loads stay as they are")
     return parser.parse_args()
 
 
@@ -56,11 +61,30 @@ def make_model(name: str, options: argparse.Namespace):
     fields = dict(GEOMETRIES[name])
     if options.layers:
         fields["num_hidden_layers"] = options.layers
+    if options.expert_width:
+        fields["moe_intermediate_size" if "moe_intermediate_size" in fields else "intermediate_size"] = options.expert_width
     config = transformers.AutoConfig.for_model(**fields)
     with torch.device(options.device):
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation="sdpa",
                                                               experts_implementation="grouped_mm")
+    initialise(model, options.spread)
     return model.eval().to(options.device)
+
+
+def initialise(model, spread: float) -> None:
+    """Norms 1; matrices uniform, variance 1 / inputs (last dimension, experts' as well); those that add to the residual stream
+    1 / (2 L) of it. Embeddings have variance 1 and share `spread` times one row."""
+    to_residual = 0.5 / model.config.num_hidden_layers
+    for name, weight in model.named_parameters():
+        if weight.dim() == 1:
+            weight.fill_(1)
+        elif "embed_tokens" in name:
+            common = torch.empty(weight.shape[1], device=weight.device).uniform_(-math.sqrt(3), math.sqrt(3))
+            weight.uniform_(-math.sqrt(3), math.sqrt(3)).add_((spread * common).to(weight.dtype))
+        else:
+            adds = "o_proj" in name or "down_proj" in name
+            bound = math.sqrt(3 * (to_residual if adds else 1) / weight.shape[-1])
+            weight.uniform_(-bound, bound)
 
 
 def capture(work) -> torch.cuda.CUDAGraph:
@@ -117,6 +141,42 @@ class Decode:
         return self.batch * steps / seconds(lambda: [run() for _ in range(steps)], device), mode
 
 
+class Loads:
+    """Experts touched, and hottest over mean, of every layer that runs while it watches."""
+
+    def __init__(self, model):
+        self.routers = [module for module in model.modules() if type(module).__name__.endswith("TopKRouter")]
+        self.touched: list[int] = []
+        self.imbalance: list[float] = []
+
+    def __enter__(self):
+        self.hooks = [router.register_forward_hook(self.count) for router in self.routers]
+        return self
+
+    def __exit__(self, *_) -> None:
+        for hook in self.hooks:
+            hook.remove()
+
+    def count(self, router, _, outputs) -> None:
+        rows = torch.bincount(outputs[2].flatten(), minlength=router.num_experts)
+        self.touched.append(int((rows > 0).sum()))
+        self.imbalance.append(float(rows.max() * rows.numel() / rows.sum()))
+
+    def fields(self) -> dict:
+        return {"experts_touched": round(statistics.mean(self.touched), 2),
+                "load_imbalance": round(statistics.mean(self.imbalance), 3)}
+
+
+def prompt_loads(model, tokens: int, device: str) -> dict:
+    ids = torch.randint(0, model.config.vocab_size, (1, tokens), device=device)
+    with Loads(model) as loads:
+        model(input_ids=ids, use_cache=False, logits_to_keep=1)
+    layers = [(layer, loads.touched[layer], loads.imbalance[layer]) for layer in (0, len(loads.touched) // 2, -1)]
+    print(f"prompt of {tokens}: " + "; ".join(f"layer {layer}: {touched} experts touched, hottest over mean {worst:.2f}"
+                                              for layer, touched, worst in layers), flush=True)
+    return loads.fields()
+
+
 def measure_prompt(model, tokens: int, device: str) -> tuple[list[float], str]:
     ids = torch.randint(0, model.config.vocab_size, (1, tokens), device=device)
     work = lambda: model(input_ids=ids, use_cache=True, logits_to_keep=1)
@@ -136,12 +196,13 @@ class Record:
     def __init__(self, options: argparse.Namespace):
         self.file = open(options.jsonl, "w") if options.jsonl else None
         self.device = torch.cuda.get_device_name() if options.device == "cuda" else "cpu"
+        self.spread = options.spread
 
-    def add(self, name: str, model, test: str, batch: int, rates: list[float], mode: str) -> None:
+    def add(self, name: str, model, test: str, batch: int, rates: list[float], mode: str, **more) -> None:
         row = {"engine": "transformers", "version": transformers.__version__, "torch": torch.__version__,
-               "device": self.device, "random": name, "dtype": "bf16", "experts": "grouped_mm", "mode": mode,
+               "device": self.device, "random": name, "random_spread": self.spread, "dtype": "bf16", "experts": "grouped_mm", "mode": mode,
                "weight_bytes": sum(p.numel() * p.element_size() for p in model.parameters()), "test": test,
-               "batch": batch, "median_tokens_per_s": round(statistics.median(rates), 2),
+               "batch": batch, **more, "median_tokens_per_s": round(statistics.median(rates), 2),
                "tokens_per_s": [round(rate, 2) for rate in rates]}
         print(f"{name:14} {test:7} batch {batch:4}  {row['median_tokens_per_s']:10.1f} tokens/s  {mode} "
               f"[{time.monotonic() - BEGIN:.0f} s]", flush=True)
@@ -168,7 +229,8 @@ def main() -> int:
                     record.add(name, model, f"tg{steps}", size, [rate], mode)
                 else:
                     rates, mode = measure_prompt(model, size, options.device)
-                    record.add(name, model, f"pp{size}", 1, rates, mode)
+                    loads = prompt_loads(model, size, options.device)
+                    record.add(name, model, f"pp{size}", 1, rates, mode, **loads)
             except torch.OutOfMemoryError as error:
                 failed = True
                 print(f"{name} {kind} {size}: {str(error)[:200]}", flush=True)
