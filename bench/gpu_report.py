@@ -126,29 +126,36 @@ def prompt_floor(name: str, row: dict, tflops: float, read_tbs: float | None) ->
 
 
 def model_rows(rows: list[dict]) -> dict[tuple, dict[str, dict]]:
-    """(model, test without its number for decoding, batch) to engine to row; the last row of a kind counts, of llama.cpp,
-    which has a row for each configuration, the best."""
+    """(model, test without its number for decoding, batch, spread of its random weights) to engine to row; the last row of a
+    kind counts, of llama.cpp, which has a row for each configuration, the best."""
     found: dict[tuple, dict[str, dict]] = {}
     for row in rows:
         if "median_tokens_per_s" not in row or not row.get("random"):
             continue
         test = "tg" if row["test"].startswith("tg") else row["test"].replace("pp4095", "pp4096")  # of 4096 positions
-        engines, engine = found.setdefault((row["random"], test, row.get("batch", 1)), {}), row.get("engine", "switchyard")
+        key = (row["random"], test, row.get("batch", 1), row.get("random_spread", -1))  # -1: before there was one
+        engines, engine = found.setdefault(key, {}), row.get("engine", "switchyard")
         last = engines.get(engine)
         if engine != "llama.cpp" or not last or row["median_tokens_per_s"] > last["median_tokens_per_s"]:
             engines[engine] = row
     return found
 
 
+def load_cells(row: dict | None) -> list[str]:
+    row = row or {}
+    return [f"{row['experts_touched']:.1f}" if row.get("experts_touched") else "-",
+            f"{row['load_imbalance']:.2f}" if row.get("load_imbalance") else "-"]
+
+
 def print_models(rows: list[dict], tflops: float) -> None:
     bandwidths = [row["read_tbs"] for row in rows if row.get("bench") == "gpu_moe" and "stream_us" in row]
     found = model_rows(rows)
     peers = [peer for peer in ("transformers", "llama.cpp") if any(peer in engines for engines in found.values())]
-    print("| model | test | batch | ours tokens/s | share of the floor |"
+    print("| model | test | batch | spread | experts touched | hottest / mean | ours tokens/s | share of the floor |"
           + "".join(f" {peer} tokens/s | ours / {peer} |" for peer in peers))
-    print("|---|---|---|---|---|" + "---|---|" * len(peers))
+    print("|" + "---|" * (8 + 2 * len(peers)))
     for key in sorted(found, key=lambda key: (key[0], key[1][:2], len(key[1]), key)):
-        (name, test, batch), engines = key, found[key]
+        (name, test, batch, spread), engines = key, found[key]
         ours = engines.get("switchyard")
         share = "-"
         if ours and "floor_share" in ours:  # of the experts that were really touched
@@ -160,7 +167,8 @@ def print_models(rows: list[dict], tflops: float) -> None:
             share = f"{rate * floor:.2f}"
             if test != "tg":
                 share += f", products alone {rate * product_operations(name, size) / size / tflops / 1e12:.2f}"
-        cells = [name, test, str(batch), f"{ours['median_tokens_per_s']:.1f}" if ours else "-", share]
+        cells = [name, test, str(batch), f"{spread:g}" if spread >= 0 else "-"] + load_cells(ours)
+        cells += [f"{ours['median_tokens_per_s']:.1f}" if ours else "-", share]
         for theirs in map(engines.get, peers):
             cells += [f"{theirs['median_tokens_per_s']:.1f}" if theirs else "-",
                       f"**{ours['median_tokens_per_s'] / theirs['median_tokens_per_s']:.2f}**" if ours and theirs else "-"]

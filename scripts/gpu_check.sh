@@ -205,17 +205,22 @@ measure_models() {
   for model in ${models//,/ }; do
     measure_model "$path" "$model" >>"$out/gpu-models.jsonl" || failed=1
   done
-  stamp "$out/gpu-models.jsonl" && grep -oE '"random":"[^"]*"|"test":"[^"]*"|"batch":[0-9]+|"median_tokens_per_s":[0-9.]+' \
+  stamp "$out/gpu-models.jsonl" && grep -oE '"random":"[^"]*"|"random_spread":[0-9.]+|"load_imbalance":[0-9.]+|"test":"[^"]*"|"batch":[0-9]+|"median_tokens_per_s":[0-9.]+' \
     "$out/gpu-models.jsonl" | paste -sd' ' | sed 's/ "random"/\n"random"/g'
   return "$failed"
 }
 
-# Prompts, then decoding: short sequences leave room for many of them. OLMoE has 4096 positions, one of them for the answer.
+# Prompts, those of 512 also with less even loads, then decoding: short sequences leave room for many of them. OLMoE has 4096 positions, one
+# of them for the answer.
 measure_model() {
-  local long=4096
+  local long=4096 spread
   [[ $2 == olmoe* ]] && long=4095
   "$1" bench latency --device cuda --random "$2" -p "512,$long" -n 0 -r 4 --max-model-len $((long + 1)) \
     --max-step-tokens 4096 -o jsonl || return 1
+  for spread in 1 2; do
+    "$1" bench latency --device cuda --random "$2" --random-spread "$spread" -p 512 -n 0 -r 3 --max-model-len 1024 \
+      --max-step-tokens 512 -o jsonl || return 1
+  done
   "$1" bench latency --device cuda --random "$2" -p 0 -n 128 -r "${REPEATS:-3}" --max-model-len 256 --batch 1,8,64,256 \
     --floor -o jsonl
 }
