@@ -3,7 +3,7 @@
 // the weights as the M operand and an expert's tokens, rounded up to 8, as N.
 //
 //   x [T, D] -> hidden [R, F] bf16 (in panels, see below) -> rows [R, D] bf16 -> combine (a launch of its own)
-//   block     one per multiprocessor, 384 threads: a warp claims items and streams weights, three warps gather tokens, two
+//   block     one per multiprocessor, 384 threads: a warp claims items and streams weights, two warps gather tokens, one sends results, two
 //             warpgroups multiply; see moe_ffn_sm90a_plan.cuh, _load.cuh and _math.cuh
 //   ring      stages of [128 or 256 rows][64] weights and [tokens][64] of x or hidden, both with the 128-byte swizzle
 //   hidden    panels of 64 columns, [R'][64] swizzled, an expert's rows from a multiple of 8 on: what pass 1 makes of an

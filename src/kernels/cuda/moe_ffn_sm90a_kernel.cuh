@@ -13,12 +13,14 @@ __device__ __forceinline__ void init_barriers(Shared<TileT>& shared) {
     barrier_init(shared_address(&shared.full[i]), 1 + kGatherThreads);
     barrier_init(shared_address(&shared.empty[i]), 4 * kNumConsumers);
   }
-  for (int i = 0; i < TileT::kPanels; ++i) barrier_init(shared_address(&shared.drained[i]), 1);
+  for (int i = 0; i < TileT::kPanels; ++i) {
+    barrier_init(shared_address(&shared.staged[i]), TileT::kPanelWarps);
+    barrier_init(shared_address(&shared.drained[i]), 1);
+  }
   for (int i = 0; i < kQueue; ++i) {
     barrier_init(shared_address(&shared.queue_full[i]), 1);
     barrier_init(shared_address(&shared.queue_empty[i]), kQueueReaders);
   }
-  shared.staged = 0;
   barrier_init_done();
 }
 
@@ -62,8 +64,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     give_registers<TileT::kLoaderRegisters>();
     if (threadIdx.x < 128 * kNumConsumers + 32) {
       claim_and_stream(shared, p);
-    } else {
+    } else if (threadIdx.x < 128 * kNumConsumers + 32 + kGatherThreads) {
       load_tokens(shared, p);
+    } else {
+      send_results(shared, p);
     }
   }
   __syncthreads();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loading roles of the Hopper MoE kernel: one warp claims items and streams weights, three warps bring tokens. They
+// The loading roles of the Hopper MoE kernel: one warp claims items and streams weights, two warps bring tokens. They
 // run ahead of the consumers by the depth of the ring.
 //
 //   stage  [kRows][64] weights, [kTokens][64] tokens, both swizzled
@@ -17,10 +17,10 @@ struct Shared {
   alignas(1024) uint8_t stage[TileT::kStages][TileT::kStageBytes];
   alignas(1024) uint8_t staging[TileT::kPanels * TileT::kTokenBytes];  ///< results on their way out
   alignas(8) uint64_t full[TileT::kStages], empty[TileT::kStages];
-  uint64_t drained[TileT::kPanels];  ///< 1 arrival: the staging panel has left
+  uint64_t staged[TileT::kPanels],
+      drained[TileT::kPanels];  ///< of the staging panels: all is there; all has left
   uint64_t queue_full[kQueue], queue_empty[kQueue];
   Item queue[kQueue];  ///< claimed items
-  uint32_t staged;     ///< arrivals at the shared panel
   Plan plan;
 };
 
@@ -102,13 +102,13 @@ __device__ __forceinline__ void claim_and_stream(Shared<TileT>& shared, const Mo
   }
 }
 
-/// Pass 1: three warps copy the rows of x that the tile's tokens name, 16 bytes a thread, 12 rows at a time.
+/// Pass 1: two warps copy the rows of x that the tile's tokens name, 16 bytes a thread, 8 rows at a time.
 template <class TileT>
 __device__ __forceinline__ void gather_item(Shared<TileT>& shared, const MoeFfnParams& p,
                                             const Item& item, RingCursor<TileT::kStages>& at) {
   constexpr int kRowsAtOnce = kGatherThreads / 8;
   constexpr int kTurns = (TileT::kTokens + kRowsAtOnce - 1) / kRowsAtOnce;
-  static_assert(kRowsAtOnce % 8 == 4, "the swizzle of every other turn differs by 4 chunks");
+  static_assert(kRowsAtOnce % 8 == 0, "the swizzle is the same in every turn");
   const int thread = threadIdx.x % 128 - 32, chunk = thread % 8, first = thread / 8;
   const int32_t* tokens = p.row_token + shared.plan.row_begin[item.expert] + item.row;
   uint32_t start[kTurns];  // of this thread's rows in x, in units of 16 bytes
@@ -123,12 +123,10 @@ __device__ __forceinline__ void gather_item(Shared<TileT>& shared, const MoeFfnP
 #pragma unroll 1
   for (int step = 0; step < item.steps; ++step, at.advance(), x += kStepBytes / 16) {
     barrier_wait(shared_address(&shared.empty[at.slot]), at.parity ^ 1);
-    const uint32_t even = shared_address(shared.stage[at.slot]) + inside, odd = even ^ 64;
+    const uint32_t to = shared_address(shared.stage[at.slot]) + inside;
 #pragma unroll
     for (int i = 0; i < kTurns; ++i) {
-      if (i < turns) {
-        copy_16((i % 2 == 0 ? even : odd) + i * kRowsAtOnce * kStepBytes, x + start[i]);
-      }
+      if (i < turns) copy_16(to + i * kRowsAtOnce * kStepBytes, x + start[i]);
     }
     barrier_arrive_after_copies(shared_address(&shared.full[at.slot]));
   }
@@ -195,7 +193,7 @@ __device__ __forceinline__ void load_hidden_item(Shared<TileT>& shared, const Mo
   }
 }
 
-/// Three warps; in pass 2 the first of them.
+/// Two warps; in pass 2 the first of them.
 template <class TileT>
 __device__ __forceinline__ void load_tokens(Shared<TileT>& shared, const MoeFfnParams& p) {
   RingCursor<kQueue> queue;
@@ -205,7 +203,7 @@ __device__ __forceinline__ void load_tokens(Shared<TileT>& shared, const MoeFfnP
     gather_item(shared, p, item, at);
   }
   Complete hidden(shared, p, p.ffn_width / 64);
-  Complete carried(shared, p, p.width / TileT::kRows * kNumConsumers);
+  Complete carried(shared, p, p.width / TileT::kRows);
   for (; item.steps > 0; item = take_item(shared, queue)) {
     if (threadIdx.x % 128 >= 64) continue;
     hidden.wait(p.sync, item.expert, 1);

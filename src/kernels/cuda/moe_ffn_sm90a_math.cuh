@@ -1,323 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The consumers of the Hopper MoE kernel: two warpgroups, each with kM64 tiles of 64 weight rows against all tokens of
-// the stage, accumulators in registers.
-//
-//   pass 1  packed rows alternate 8 gate, 8 up: elements 4j, 4j + 1 of a thread are gate and 4j + 2, 4j + 3 up of the
-//           same hidden column for two tokens, so act(gate) * up needs no exchange
-//   both    results are transposed on their way to shared memory (stmatrix), token by token, 64 columns = 128 bytes
+// The consumers of the Hopper MoE kernel: products (moe_ffn_sm90a_multiply.cuh), then results (moe_ffn_sm90a_results.cuh), item
+// by item.
 #pragma once
-#include "kernels/cuda/moe_ffn_sm90a_load.cuh"
-#include "kernels/cuda/wgmma.cuh"
+#include "kernels/cuda/moe_ffn_sm90a_results.cuh"
 
 namespace switchyard::cuda::sm90a {
 
-/// act(gate) * up; act is silu, or any curve. Each value by itself: sharing a reciprocal between two tokens would save
-/// special-function work, but then a token's last bit depends on its neighbour, which may be padding.
-template <bool kSilu>
-__device__ __forceinline__ float gated(const GluCurve& curve, float gate, float up) {
-  float odds = gate;
-  if constexpr (!kSilu) {
-    const float q = fminf(gate * gate, 36.0f);
-    odds = gate * fmaf(q, fmaf(q, curve.c, curve.b), curve.a);
-  }
-  return gate * up * reciprocal(1.0f + __expf(-odds));
-}
-
-/// Which part of the block's work a consumer thread has.
-struct Consumer {
-  int group = threadIdx.x / 128;  ///< warpgroup
-  int thread = threadIdx.x % 128;
-  int warp = thread / 32, lane = thread % 32;
-};
-
-/// Accumulators of a consumer thread; an item of fewer columns uses the first of each row.
-template <class TileT>
-using Sums = float[TileT::kM64][TileT::kTokens / 2];
-
-/// Frees a stage: one lane of each warp.
-template <class TileT>
-__device__ __forceinline__ void release(Shared<TileT>& shared, int slot, const Consumer& me) {
-  if (me.lane == 0) barrier_arrive(shared_address(&shared.empty[slot]));
-}
-
-/// acc[i] += weights of tile i of this group x tokens, over the item's part of K.
-template <class TileT, int kColumns>
-__device__ __forceinline__ void multiply(Sums<TileT>& acc, Shared<TileT>& shared, const Item& item,
-                                         RingCursor<TileT::kStages>& at, const Consumer& me) {
-  constexpr int kTileBytes = 64 * kStepBytes;
-  const int steps = item.steps;  // not read again in the loop
-  const bool gathered = item.pass == 0;
-  int previous = 0;
-#pragma unroll 1
-  for (int step = 0; step < steps; ++step, at.advance()) {
-    barrier_wait(shared_address(&shared.full[at.slot]), at.parity);
-    if (gathered) fence_async_shared();  // gathered tokens came by ordinary writes
-    const uint32_t stage = shared_address(shared.stage[at.slot]);
-    const uint64_t tokens = wgmma_operand(stage + TileT::kWeightBytes);
-    const uint64_t weights = wgmma_operand(stage + me.group * TileT::kM64 * kTileBytes);
-    wgmma_begin();
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-#pragma unroll
-      for (int i = 0; i < TileT::kM64; ++i) {
-        Wgmma<kColumns>::multiply_add(reinterpret_cast<float(&)[kColumns / 2]>(acc[i]),
-                                      weights + i * (kTileBytes >> 4) + 2 * k, tokens + 2 * k);
-      }
-    }
-    wgmma_commit();
-    if constexpr (TileT::kEager) {
-      wgmma_wait<0>();
-      release(shared, at.slot, me);
-    } else {
-      wgmma_wait<1>();
-      if (step > 0) release(shared, previous, me);
-      previous = at.slot;
-    }
-  }
-  if constexpr (!TileT::kEager) {
-    wgmma_wait<0>();
-    release(shared, previous, me);
-  }
-}
-
-/// Byte of a token's 16-byte chunk in a staging panel: the swizzle that a stage of tokens has.
-__device__ __forceinline__ uint32_t staged_byte(int token, int chunk) {
-  return token * kStepBytes + ((chunk ^ (token & 7)) * 16);
-}
-
-constexpr int kGroupBytes = 8 * kStepBytes;  ///< of a staging panel: 8 tokens
-
-/// All threads of this consumer.
-__device__ __forceinline__ void group_barrier(const Consumer& me) {
-  if (me.group == 0) {
-    fixed_barrier<1, 128>();
-  } else {
-    fixed_barrier<2, 128>();
-  }
-}
-
-/// The staging panel that this consumer fills.
-template <class TileT>
-__device__ __forceinline__ int panel_of(int group) {
-  return TileT::kPanels == 1 ? 0 : group;
-}
-
-/// The counter of an expert's parts.
-__device__ __forceinline__ int counter_of(const MoeFfnParams& p, int expert) {
-  return expert / parts_of(p.experts, kSyncGroups);
-}
-
-/// What a consumer thread carries from item to item.
-struct ConsumerState {
-  /// The counter of the hidden panel that this thread has sent and not yet reported, or -1; one thread of a group has it.
-  int pending = -1;
-  uint32_t panel_parity = 0;  ///< of the panels that this block has made
-};
-
-/// Waits until the panel is written, then frees its staging and counts it. To be called before anything is awaited that
-/// another block makes of it: a block that waits for hidden panels has reported all of its own.
-template <class TileT>
-__device__ __forceinline__ void report(Shared<TileT>& shared, const MoeFfnParams& p, int& pending) {
-  if (pending < 0) return;
-  bulk_store_wait();
-  barrier_arrive(shared_address(&shared.drained[panel_of<TileT>(threadIdx.x / 128)]));
-  fence_async_global();
-  add_release(&p.sync[pending], 1);
-  pending = -1;
-}
-
-/// One thread: sends the staged panel out, if all of it is there (the last consumer to arrive does it).
-template <class TileT>
-__device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnParams& p,
-                                            const Item& item, int panel, int& pending) {
-  if (TileT::kPanels < kNumConsumers) {
-    __threadfence_block();
-    if (atomicAdd_block(&shared.staged, 1u) % kNumConsumers != kNumConsumers - 1) return;
-    __threadfence_block();
-  }
-  const int64_t column = static_cast<int64_t>(item.block) * TileT::kPanels + panel;
-  const int64_t row = column * p.hidden_rows + shared.plan.hidden_row(item.expert) + item.row;
-  bulk_store(p.hidden + row * kStepInputs,
-             shared_address(shared.staging) + panel * TileT::kTokenBytes,
-             item.columns * kStepBytes);
-  bulk_store_commit();
-  pending = counter_of(p, item.expert);
-}
-
-/// The hidden columns of one 64-row tile into the panel, 32 tokens at a time.
-template <bool kSilu, int kSums>
-__device__ __forceinline__ void stage_activated(const float (&acc)[kSums], const GluCurve& curve,
-                                                int columns, uint32_t base) {
-#pragma unroll
-  for (int first = 0; first < kSums; first += 16) {
-    if (2 * first >= columns) break;
-    uint32_t pair[4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float* a = &acc[first + 4 * j];
-      pair[j] = pack_bf16(gated<kSilu>(curve, a[0], a[2]), gated<kSilu>(curve, a[1], a[3]));
-    }
-    store_transposed(base + first / 4 * kGroupBytes, pair[0], pair[1], pair[2], pair[3]);
-  }
-}
-
-/// act(gate) * up of 64 * kM64 packed rows into the panel, and out.
-template <class TileT>
-__device__ __forceinline__ void stage_hidden(const Sums<TileT>& acc, Shared<TileT>& shared,
-                                             const MoeFfnParams& p, const Item& item,
-                                             ConsumerState& state, const Consumer& me) {
-  if (me.thread == 0) report(shared, p, state.pending);
-  const int panel = panel_of<TileT>(me.group);
-  barrier_wait(shared_address(&shared.drained[panel]), state.panel_parity ^ 1);
-  const uint32_t panel_base = shared_address(shared.staging) + panel * TileT::kTokenBytes;
-#pragma unroll
-  for (int i = 0; i < TileT::kM64; ++i) {
-    const int chunk = (TileT::kPanels == 1 ? me.group : i) * 4 + me.warp;
-    const uint32_t base = panel_base + staged_byte(me.lane, chunk);
-    if (p.activation == GluActivation::swiglu) {
-      stage_activated<true>(acc[i], p.curve, item.columns, base);
-    } else {
-      stage_activated<false>(acc[i], p.curve, item.columns, base);
-    }
-  }
-  fence_async_shared();
-  group_barrier(me);
-  if (me.thread == 0) send_hidden(shared, p, item, panel, state.pending);
-  __syncwarp();
-}
-
-/// The item's part of `rows`, 64 columns and up to kChunk tokens at a time through this group's half of the staging.
-template <class TileT>
-__device__ __forceinline__ void write_rows(const Sums<TileT>& acc, Shared<TileT>& shared,
-                                           const MoeFfnParams& p, const Item& item,
-                                           const Consumer& me) {
-  constexpr int kChunk = TileT::kTokens * TileT::kPanels / kNumConsumers;
-  const uint8_t* staging = shared.staging + me.group * kChunk * kStepBytes;
-  const int chunk = 2 * me.warp + me.lane / 8 % 2;  // of the matrix whose row this lane addresses
-  const uint32_t base =
-      shared_address(staging) + staged_byte(me.lane / 16 * 8 + me.lane % 8, chunk);
-  const int row = me.thread / 8,
-            part = me.thread % 8;  // this thread writes 16 bytes of each 16th token
-  const uint8_t* from = staging + staged_byte(row, part);
-  const int64_t first = shared.plan.row_begin[item.expert] + item.row + row;
-#pragma unroll
-  for (int i = 0; i < TileT::kM64; ++i) {
-    const int column = item.block * TileT::kRows + (me.group * TileT::kM64 + i) * 64 + part * 8;
-    __nv_bfloat16* to = p.rows + first * p.width + column;
-#pragma unroll
-    for (int begin = 0; begin < TileT::kTokens; begin += kChunk) {
-      if (begin >= item.columns) break;
-#pragma unroll
-      for (int j = begin / 8; j < (begin + kChunk) / 8; j += 2) {
-        if (8 * j >= item.columns) break;
-        const float* a = &acc[i][4 * j];
-        store_transposed(base + (j - begin / 8) * kGroupBytes, pack_bf16(a[0], a[1]),
-                         pack_bf16(a[2], a[3]), pack_bf16(a[4], a[5]), pack_bf16(a[6], a[7]));
-      }
-      group_barrier(me);
-#pragma unroll
-      for (int token = begin; token < begin + kChunk; token += 16) {
-        if (token + row < item.valid) {
-          *reinterpret_cast<uint4*>(to) =
-              *reinterpret_cast<const uint4*>(from + (token - begin) * kStepBytes);
-        }
-        to += 16 * p.width;
-      }
-      group_barrier(me);
-    }
-  }
-}
-
-/// Adds the biases of the rows. (As first values of the sums they would keep the compiler from overlapping products.)
-template <class TileT>
-__device__ __forceinline__ void add_bias(Sums<TileT>& acc, const MoeFfnParams& p, const Item& item,
-                                         const Consumer& me) {
-#pragma unroll
-  for (int half = 0; half < 2 * TileT::kM64; ++half) {  // of the 16 rows of a warp
-    const int i = half / 2, second = half % 2;
-    const int row = item.block * TileT::kRows + (me.group * TileT::kM64 + i) * 64 + me.warp * 16 +
-                    second * 8 + me.lane / 4;
-    const float bias = item.pass == 0 ? bias_of<Product::up>(p.up_bias, item.expert, row)
-                                      : bias_of<Product::down>(p.down_bias, item.expert, row);
-#pragma unroll
-    for (int j = 0; j < TileT::kTokens / 8; ++j) {
-      acc[i][4 * j + 2 * second] += bias;
-      acc[i][4 * j + 2 * second + 1] += bias;
-    }
-  }
-}
-
-/// Picks the loop for the item's exact number of columns, which is in kLow ... kHigh.
-template <class TileT, int kLow = 8, int kHigh = TileT::kTokens>
-__device__ __forceinline__ void multiply_exact(Sums<TileT>& acc, Shared<TileT>& shared,
-                                               const Item& item, RingCursor<TileT::kStages>& at,
-                                               const Consumer& me) {
-  if constexpr (kLow == kHigh) {
-    multiply<TileT, kLow>(acc, shared, item, at, me);
-  } else {
-    constexpr int kMiddle = (kLow + kHigh) / 16 * 8;
-    if (item.columns <= kMiddle) {
-      multiply_exact<TileT, kLow, kMiddle>(acc, shared, item, at, me);
-    } else {
-      multiply_exact<TileT, kMiddle + 8, kHigh>(acc, shared, item, at, me);
-    }
-  }
-}
-
-/// Where the sums of an item's chunks are handed on: this thread's first four.
-template <class TileT>
-__device__ __forceinline__ float4* carry_of(const Shared<TileT>& shared, const MoeFfnParams& p,
-                                            const Item& item) {
-  const int64_t row = shared.plan.hidden_row(item.expert) + item.row;
-  return reinterpret_cast<float4*>(p.carry + row * p.width +
-                                   int64_t{item.block} * TileT::kRows * item.columns) +
-         threadIdx.x;
-}
-
-/// The sums that the chunk before left.
-template <class TileT>
-__device__ __forceinline__ void take_carry(Sums<TileT>& acc, Shared<TileT>& shared,
-                                           const MoeFfnParams& p, const Item& item,
-                                           const RingCursor<TileT::kStages>& at) {
-  // Tokens are asked for when the chunk before is known to be complete.
-  barrier_wait(shared_address(&shared.full[at.slot]), at.parity);
-  const float4* from = carry_of(shared, p, item);
-#pragma unroll
-  for (int j = 0; j < TileT::kTokens / 8; ++j) {
-    if (8 * j >= item.columns) break;
-#pragma unroll
-    for (int i = 0; i < TileT::kM64; ++i, from += 128 * kNumConsumers) {
-      const float4 sums = __ldcg(from);
-      acc[i][4 * j] = sums.x;
-      acc[i][4 * j + 1] = sums.y;
-      acc[i][4 * j + 2] = sums.z;
-      acc[i][4 * j + 3] = sums.w;
-    }
-  }
-}
-
-template <class TileT>
-__device__ __forceinline__ void leave_carry(const Sums<TileT>& acc, const Shared<TileT>& shared,
-                                            const MoeFfnParams& p, const Item& item,
-                                            const Consumer& me) {
-  float4* to = carry_of(shared, p, item);
-#pragma unroll
-  for (int j = 0; j < TileT::kTokens / 8; ++j) {
-    if (8 * j >= item.columns) break;
-#pragma unroll
-    for (int i = 0; i < TileT::kM64; ++i, to += 128 * kNumConsumers) {
-      __stcg(to,
-             make_float4(acc[i][4 * j], acc[i][4 * j + 1], acc[i][4 * j + 2], acc[i][4 * j + 3]));
-    }
-  }
-  group_barrier(me);
-  if (me.thread == 0) add_release(&p.sync[kSyncCarried + counter_of(p, item.expert)], 1);
-}
-
+/// `handed` is the parity of what was handed to the sender.
 template <class TileT>
 __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfnParams& p,
                                              const Item& item, RingCursor<TileT::kStages>& at,
-                                             ConsumerState& state) {
+                                             uint32_t handed) {
   const Consumer me = Consumer();
   Sums<TileT> acc = {};  // without a first value their life would reach from item to item
   if constexpr (TileT::kChunks) {
@@ -326,13 +19,13 @@ __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfn
   multiply_exact<TileT>(acc, shared, item, at, me);
   if constexpr (TileT::kChunks) {
     if (!item.last) {
-      leave_carry<TileT>(acc, shared, p, item, me);
+      leave_carry<TileT>(acc, shared, p, item, handed, me);
       return;
     }
   }
   if (p.biased) add_bias<TileT>(acc, p, item, me);
   if (item.pass == 0) {
-    stage_hidden<TileT>(acc, shared, p, item, state, me);
+    stage_hidden<TileT>(acc, shared, p, item, handed, me);
   } else {
     write_rows<TileT>(acc, shared, p, item, me);
   }
@@ -342,23 +35,19 @@ template <class TileT>
 __device__ __forceinline__ void consume(Shared<TileT>& shared, const MoeFfnParams& p) {
   RingCursor<kQueue> queue;
   RingCursor<TileT::kStages> at;
-  ConsumerState state;
+  uint32_t handed = 0;
   bool in_pass_2 = false;
   while (true) {
     const Item& item = next_item(shared, queue);
     if (item.steps == 0) break;
     if (item.pass == 1 && !in_pass_2) {
-      in_pass_2 = true;  // from here on the staging is ours: the last panel must have left
-      report(shared, p, state.pending);
-      for (int i = 0; i < TileT::kPanels; ++i) {
-        barrier_wait(shared_address(&shared.drained[i]), state.panel_parity ^ 1);
-      }
+      in_pass_2 = true;  // from here on the staging is ours: the last panels must have left
+      for (int i = 0; i < TileT::kPanels; ++i) wait_for_panel(shared, i, handed);
     }
-    consume_item<TileT>(shared, p, item, at, state);
-    if (item.pass == 0) state.panel_parity ^= 1;
+    consume_item<TileT>(shared, p, item, at, handed);
+    if (is_sent(item)) handed ^= 1;
     leave_item(shared, queue);
   }
-  report(shared, p, state.pending);
 }
 
 }  // namespace switchyard::cuda::sm90a

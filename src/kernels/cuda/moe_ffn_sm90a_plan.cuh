@@ -55,14 +55,14 @@ constexpr int kFirstSync = 768;  ///< of MoeFfn::Args::sync: between the words o
 constexpr int kStepInputs = 64;  ///< K of a stage: one swizzle row
 constexpr int kStepBytes = 128;
 constexpr int kNumConsumers = 2;  ///< warpgroups
-constexpr int kGatherThreads = 96;
+constexpr int kGatherThreads = 64;
 constexpr int kThreads = 128 * (kNumConsumers + 1);
 constexpr int kAheadBytes = 192 * 1024;  ///< of a block; all blocks' must leave room in the L2
 constexpr int kQueue = 4;                ///< items that a block may have under way
 constexpr int kClaimSteps =
     8;  ///< before an item's last stage: the answer takes some us under load
-constexpr int kLeastChunkSteps = 32;                                    ///< of pass 2
-constexpr int kQueueReaders = 4 * kNumConsumers + kGatherThreads / 32;  ///< warps
+constexpr int kLeastChunkSteps = 32;                                        ///< of pass 2
+constexpr int kQueueReaders = 4 * kNumConsumers + kGatherThreads / 32 + 1;  ///< warps
 
 /// A tile configuration. kM64: 64-row weight tiles of one consumer.
 template <int kM64_, int kTokens_, int kStages_>
@@ -83,6 +83,7 @@ struct Tile {
   static constexpr int kConsumerRegisters = kM64 * kTokens > 256 ? 224 : 216;
   static constexpr int kLoaderRegisters = 504 - 2 * kConsumerRegisters;
   static constexpr int kPanels = kRows / 128;  ///< panels of 64 hidden columns that an item makes
+  static constexpr int kPanelWarps = 4 * kNumConsumers / kPanels;  ///< that fill one
 };
 
 /// Where each expert's rows start, and what the list of items comes to.

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The warp of the Hopper MoE kernel that tells other blocks what the consumers have made: it sends hidden panels out of shared
+// memory and counts them, and it counts chunks. To count is a release, which lasts until what the multiprocessor has under way
+// has landed (3 us while weights stream): a warp that does nothing else can wait for that.
+//
+//   staged   kPanelWarps of consumers: all of the panel is in shared memory, or all sums of the chunk are written
+//   drained  1 arrival: the panel has been read, so the next may be staged
+#pragma once
+#include "kernels/cuda/moe_ffn_sm90a_load.cuh"
+
+namespace switchyard::cuda::sm90a {
+
+/// The counter of an expert's parts.
+__device__ __forceinline__ int counter_of(const MoeFfnParams& p, int expert) {
+  return expert / parts_of(p.experts, kSyncGroups);
+}
+
+/// Whether the sender has to do with an item.
+__device__ __forceinline__ bool is_sent(const Item& item) { return item.pass == 0 || !item.last; }
+
+/// One thread: sends the staged panels out and counts them. `parity` is that of `staged`.
+template <class TileT>
+__device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnParams& p,
+                                            const Item& item, uint32_t parity) {
+  for (int panel = 0; panel < TileT::kPanels; ++panel) {
+    const int64_t column = static_cast<int64_t>(item.block) * TileT::kPanels + panel;
+    const int64_t row = column * p.hidden_rows + shared.plan.hidden_row(item.expert) + item.row;
+    barrier_wait(shared_address(&shared.staged[panel]), parity);
+    bulk_store(p.hidden + row * kStepInputs,
+               shared_address(shared.staging) + panel * TileT::kTokenBytes,
+               item.columns * kStepBytes);
+    bulk_store_commit();
+  }
+  bulk_store_wait();
+  for (int panel = 0; panel < TileT::kPanels; ++panel) {
+    barrier_arrive(shared_address(&shared.drained[panel]));
+  }
+  fence_async_global();
+  add_release(&p.sync[counter_of(p, item.expert)], TileT::kPanels);
+}
+
+/// One thread: counts a chunk.
+template <class TileT>
+__device__ __forceinline__ void send_chunk(Shared<TileT>& shared, const MoeFfnParams& p,
+                                           const Item& item, uint32_t parity) {
+  for (int panel = 0; panel < TileT::kPanels; ++panel) {
+    barrier_wait(shared_address(&shared.staged[panel]), parity);
+    barrier_arrive(shared_address(&shared.drained[panel]));
+  }
+  add_release(&p.sync[kSyncCarried + counter_of(p, item.expert)], 1);
+}
+
+/// One warp.
+template <class TileT>
+__device__ __forceinline__ void send_results(Shared<TileT>& shared, const MoeFfnParams& p) {
+  RingCursor<kQueue> queue;
+  uint32_t parity = 0;
+  Item item = take_item(shared, queue);
+  for (; item.steps > 0; item = take_item(shared, queue)) {
+    if (!is_sent(item)) continue;
+    if (threadIdx.x % 32 == 0) {
+      if (item.pass == 0) {
+        send_hidden(shared, p, item, parity);
+      } else {
+        send_chunk(shared, p, item, parity);
+      }
+    }
+    __syncwarp();
+    parity ^= 1;
+  }
+}
+
+}  // namespace switchyard::cuda::sm90a
