@@ -3,7 +3,7 @@
 """Whole models in transformers on a GPU, random weights of true geometry, beside `switchyard bench latency --random`.
 
     bench/baselines/transformers_gpu.py [--jsonl FILE] [--models NAME,...] [--batches 1,8,64,256] [--prompts 512,4096]
-                                        [--output-tokens 128] [--spread 0.5]
+                                        [--output-tokens 128] [--spread 0.5] [--uneven 1,2]
 
 bf16, experts_implementation="grouped_mm" (torch._grouped_mm), attention through SDPA. Rows tgN are N greedy steps of
 `batch` sequences after a prompt of one token, with a StaticCache just long enough, a CUDA graph replayed for each step
@@ -11,7 +11,8 @@ with the choice of the next token inside: faster than generate(), whose host wor
 torch.compile. Rows ppN are a prompt of N random tokens, logits of the last position; eager and as a CUDA graph, the
 better one counts. `mode` says which it was. Weights are of the same distribution as ours (src/model/cuda/weights.cpp), made
 by the library first, then by initialise(). Rows ppN have the load that came of them, counted in a run apart:
-experts_touched and load_imbalance (hottest over mean) of a layer, means over layers.
+experts_touched and load_imbalance (hottest over mean) of a layer, means over layers. The first prompt is measured at each
+spread of --uneven as well.
 """
 
 import argparse
@@ -51,6 +52,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--prompts", default="512,4096")
     parser.add_argument("--output-tokens", type=int, default=128)
     parser.add_argument("--spread", type=float, default=0.5, help="deviations between the experts' mean logits")
+    parser.add_argument("--uneven", default="1,2", help="spreads at which the first prompt is measured as well")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"], help="cpu: only to try the program")
     parser.add_argument("--layers", type=int, help="this many layers alone, to try the program")
     parser.add_argument("--expert-width", type=int, help="narrower experts, to try the program: loads stay as they are")
@@ -196,7 +198,7 @@ class Record:
     def __init__(self, options: argparse.Namespace):
         self.file = open(options.jsonl, "w") if options.jsonl else None
         self.device = torch.cuda.get_device_name() if options.device == "cuda" else "cpu"
-        self.spread = options.spread
+        self.spread = options.spread  # of the weights at hand
 
     def add(self, name: str, model, test: str, batch: int, rates: list[float], mode: str, **more) -> None:
         row = {"engine": "transformers", "version": transformers.__version__, "torch": torch.__version__,
@@ -214,6 +216,14 @@ def numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",") if part]
 
 
+def tests_of(options: argparse.Namespace) -> list[tuple[str, int, float]]:
+    """Kind, batch or tokens, spread of the weights."""
+    prompts = numbers(options.prompts)
+    usual = [("tg", batch, options.spread) for batch in numbers(options.batches)]
+    usual += [("pp", tokens, options.spread) for tokens in prompts]
+    return usual + [("pp", tokens, float(spread)) for tokens in prompts[:1] for spread in options.uneven.split(",") if spread]
+
+
 @torch.inference_mode()
 def main() -> int:
     options, failed = parse(), False
@@ -221,15 +231,18 @@ def main() -> int:
     for name in options.models.split(","):
         model = make_model(name, options)
         print(f"{name} made [{time.monotonic() - BEGIN:.0f} s]", flush=True)
-        steps = options.output_tokens
-        for kind, size in [("tg", b) for b in numbers(options.batches)] + [("pp", p) for p in numbers(options.prompts)]:
+        record.spread, steps = options.spread, options.output_tokens
+        for kind, size, spread in tests_of(options):
+            if spread != record.spread:
+                initialise(model, spread)
+                record.spread = spread
             try:
                 if kind == "tg":
                     rate, mode = Decode(model, size, steps).measure(steps, options.device)
                     record.add(name, model, f"tg{steps}", size, [rate], mode)
                 else:
-                    rates, mode = measure_prompt(model, size, options.device)
                     loads = prompt_loads(model, size, options.device)
+                    rates, mode = measure_prompt(model, size, options.device)
                     record.add(name, model, f"pp{size}", 1, rates, mode, **loads)
             except torch.OutOfMemoryError as error:
                 failed = True
