@@ -166,6 +166,21 @@ TEST_F(CudaMoe, TheSameCallGivesTheSameBits) {
   EXPECT_EQ(cuda_error(), "");
 }
 
+void expect_the_first_token_alike(MoeLayerOnDevice& layer, const MoeFfn::Kernel& entry,
+                                  const std::vector<int64_t>& counts) {
+  std::vector<float> first;
+  for (const int64_t tokens : counts) {
+    layer.tokens = tokens;
+    if (!entry.suits(layer.problem, tokens)) continue;
+    layer.live.set({static_cast<int32_t>(tokens)});
+    layer.run(entry);
+    std::vector<float> y = layer.y.host();
+    y.resize(static_cast<size_t>(layer.problem.width));
+    if (first.empty()) first = y;
+    EXPECT_EQ(y, first) << tokens << " tokens";
+  }
+}
+
 // The first token of a batch, alone and among others.
 TEST_F(CudaMoe, ATokenDoesNotDependOnItsBatch) {
   for (const int64_t ffn_width : {256, 2560}) {
@@ -174,38 +189,25 @@ TEST_F(CudaMoe, ATokenDoesNotDependOnItsBatch) {
     for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {
       if (sm_ < entry.sm_min || sm_ > entry.sm_max || entry.refusal(layer.problem)) continue;
       SCOPED_TRACE(entry.name);
-      std::vector<float> first;
-      for (const int64_t tokens : {1, 2, 5, 8, 11, 16, 60, 200, 600}) {
-        layer.tokens = tokens;
-        if (!entry.suits(layer.problem, tokens)) continue;
-        layer.live.set({static_cast<int32_t>(tokens)});
-        layer.run(entry);
-        std::vector<float> y = layer.y.host();
-        y.resize(2048);
-        if (first.empty()) first = y;
-        EXPECT_EQ(y, first) << tokens << " tokens";
-      }
+      expect_the_first_token_alike(layer, entry, {1, 2, 5, 8, 11, 16, 60, 200, 600});
     }
   }
   EXPECT_EQ(cuda_error(), "");
 }
 
-// The same where items of the second product are few and long: at 550 tokens an H200 does them in chunks of K.
+// The same where items of the second product are few and long: an H200 does them in 2 chunks of K at 550 tokens of five experts, in
+// 4 and 3 at 900 and 1100 tokens of the wide one, else in one.
 TEST_F(CudaMoe, ATokenDoesNotDependOnChunks) {
-  MoeLayerOnDevice layer({"long", 550, 5, 2, 4096, 4096, cases::Popularity::uniform}, 5, sm_);
-  for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {
-    if (sm_ < entry.sm_min || sm_ > entry.sm_max || entry.refusal(layer.problem)) continue;
-    SCOPED_TRACE(entry.name);
-    std::vector<float> first;
-    for (const int64_t tokens : {17, 200, 550}) {
-      layer.tokens = tokens;
-      if (!entry.suits(layer.problem, tokens)) continue;
-      layer.live.set({static_cast<int32_t>(tokens)});
-      layer.run(entry);
-      std::vector<float> y = layer.y.host();
-      y.resize(4096);
-      if (first.empty()) first = y;
-      EXPECT_EQ(y, first) << tokens << " tokens";
+  using Counts = std::vector<int64_t>;
+  for (const auto& [which, counts] :
+       {std::pair{cases::MoeFfnCase{"long", 550, 5, 2, 4096, 4096}, Counts{17, 200, 550}},
+        {{"longer", 1100, 1, 1, 7168, 8192}, {17, 200, 900, 1100}}}) {
+    SCOPED_TRACE(which.name);
+    MoeLayerOnDevice layer(which, 5, sm_);
+    for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {
+      if (sm_ < entry.sm_min || sm_ > entry.sm_max || entry.refusal(layer.problem)) continue;
+      SCOPED_TRACE(entry.name);
+      expect_the_first_token_alike(layer, entry, counts);
     }
   }
   EXPECT_EQ(cuda_error(), "");
