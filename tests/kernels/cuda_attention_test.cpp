@@ -200,9 +200,19 @@ std::vector<AttentionCase> fast_cases() {
   };
 }
 
-double relative_error(const std::vector<float>& found, const std::vector<float>& expected) {
-  return found.empty() ? 0 : compare(found, expected).relative_error;
+// What `path` makes of queries that `dtype` can hold, held to the reference.
+std::vector<float> expect_the_reference(AttentionInputs& in, DType dtype, double limit) {
+  for (float& value : in.q()) {
+    if (dtype == DType::bf16) value = to_float(to_bf16(value));
+  }
+  const auto expected = in.run(cases::reference_of<Attention>(), dtype, in.all(), 1);
+  auto found = in.run(kOnDevice, dtype, in.all(), 1);
+  if (found.empty()) return found;
+  const Comparison compared = compare(found, expected);
+  EXPECT_LE(compared.relative_error, limit) << compared.text();
+  return found;
 }
+constexpr double kFastLimit = 6e-3;
 
 TEST(CudaAttention, PlainAgreesWithTheReference) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
@@ -211,13 +221,8 @@ TEST(CudaAttention, PlainAgreesWithTheReference) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       SCOPED_TRACE(fmt::format("{}, {}", shape.name, dtype_name(dtype)));
       AttentionInputs in(shape);
-      for (float& value : in.q()) {
-        if (dtype == DType::bf16) value = to_float(to_bf16(value));
-      }
-      const auto expected = in.run(cases::reference_of<Attention>(), dtype, in.all(), 1);
-      const auto found = in.run(kOnDevice, dtype, in.all(), 1);
       const double limit = dtype == DType::bf16 ? 4e-3 : shape.score_size > 1 ? 1e-4 : 4e-6;
-      EXPECT_LE(relative_error(found, expected), limit);
+      expect_the_reference(in, dtype, limit);
     }
   }
 }
@@ -235,10 +240,7 @@ TEST_P(FastAttention, AgreesWithTheReference) {
   for (const AttentionCase& shape : fast_cases()) {
     SCOPED_TRACE(shape.name);
     AttentionInputs in(shape);
-    for (float& value : in.q()) value = to_float(to_bf16(value));
-    const auto expected = in.run(cases::reference_of<Attention>(), DType::bf16, in.all(), 1);
-    const auto found = in.run(kOnDevice, DType::bf16, in.all(), 1);
-    EXPECT_LE(relative_error(found, expected), 6e-3) << compare(found, expected).text();
+    const auto found = expect_the_reference(in, DType::bf16, kFastLimit);
     for (int i = 0; i < 20; ++i) {
       EXPECT_TRUE(cases::same_bits(found, in.run(kOnDevice, DType::bf16, in.all(), 1)));
     }
@@ -250,10 +252,7 @@ void expect_the_references(const std::vector<AttentionCase>& shapes) {
   for (const AttentionCase& shape : shapes) {
     SCOPED_TRACE(shape.name);
     AttentionInputs in(shape);
-    for (float& value : in.q()) value = to_float(to_bf16(value));
-    const auto expected = in.run(cases::reference_of<Attention>(), DType::bf16, in.all(), 1);
-    const auto found = in.run(kOnDevice, DType::bf16, in.all(), 1);
-    EXPECT_LE(relative_error(found, expected), 6e-3) << compare(found, expected).text();
+    expect_the_reference(in, DType::bf16, kFastLimit);
   }
 }
 
