@@ -290,6 +290,23 @@ TEST_P(FastAttention, BitsDoNotDependOnTheRestOfTheStep) {
   }
 }
 
+// Where items are few they have half as many rows.
+TEST_P(FastAttention, ItemsOfHalfTheRowsGiveTheSameBits) {
+  constexpr int kOthers = 140;
+  for (const AttentionCase& shape : fast_cases()) {
+    SCOPED_TRACE(shape.name);
+    const AttentionInputs in(shape);
+    for (const AttentionInputs::Part& part : in.all()) {
+      if (part.tokens < 2) continue;
+      std::vector<AttentionInputs::Part> parts(1 + kOthers, {part.sequence, 0, 2});
+      parts[0] = part;
+      std::vector<float> among = in.run(kOnDevice, DType::bf16, parts, 1);
+      among.resize(part.tokens * in.token_width());
+      EXPECT_TRUE(cases::same_bits(in.run(kOnDevice, DType::bf16, {part}, 1), among));
+    }
+  }
+}
+
 // A prompt of which a part is there already, as after a hit in the prefix cache, gives the bits that it gives as a whole: tiles of
 // keys that a token does not see, but others of its item do, change nothing.
 TEST_P(FastAttention, TheRestOfAPromptHasTheBitsOfTheWhole) {

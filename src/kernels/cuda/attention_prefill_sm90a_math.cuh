@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The consumers of prefill attention on Hopper: two groups of four warps, 64 rows each, through all tiles of an item.
+// The consumers of prefill attention on Hopper: one or two groups of four warps, 64 rows each, through all tiles of an item.
 //
 //   S [64, 128] = Q K^T      wgmma, both operands in shared memory
 //   P = exp2(S - highest)    in registers, where it becomes the left operand of
 //   O [64, Z] += P V         wgmma; under way while the next tile's softmax is computed
-// The groups take turns in queueing their products, so that one computes softmax while the other's products run. A thread
+// Two groups take turns in queueing their products, so that one computes softmax while the other's products run. A thread
 // (lane 4 g + q of warp w) holds rows 16 w + g (r = 0) and + 8 (r = 1): elements 4 j + 2 r and the next are columns 8 j + 2 q
 // and the next.
 #pragma once
@@ -32,16 +32,17 @@ __device__ __forceinline__ RowSpan row_span(const Attend& a, const PrefillItem& 
   return {a.window > 0 ? position - a.window + 1 : 0, position};
 }
 
-template <int kZ>
+template <class TileT>
 __device__ __forceinline__ void start_scores(float (&s)[64], uint32_t queries, uint32_t keys) {
   const uint64_t q = wgmma_operand(queries), k = wgmma_operand(keys);
 #pragma unroll
-  for (int t = 0; t < kZ / 16; ++t) {
-    const int at = t / 4 * (kPanelBytes >> 4) + t % 4 * 2;
+  for (int t = 0; t < TileT::kZ / 16; ++t) {
+    const int q_at = t / 4 * (TileT::kQueryPanelBytes >> 4) + t % 4 * 2;
+    const int k_at = t / 4 * (kPanelBytes >> 4) + t % 4 * 2;
     if (t == 0) {
       wgmma_scores<false>(s, q, k);
     } else {
-      wgmma_scores<true>(s, q + at, k + at);
+      wgmma_scores<true>(s, q + q_at, k + k_at);
     }
   }
   wgmma_commit();
@@ -107,7 +108,7 @@ __device__ __forceinline__ void shrink_sums(RowState<kZ>& state, const float (&s
   for (int i = 0; i < kZ / 2; ++i) state.o[i] *= shrink[i / 2 % 2];
 }
 
-/// Zeroes the values of positions outside [seen, end): 0 * garbage could be NaN. Both groups do it, neither waits.
+/// Zeroes the values of positions outside [seen, end): 0 * garbage could be NaN. Each group does it, none waits.
 template <int kZ>
 __device__ __forceinline__ void clear_outside(uint32_t values, int first, const PrefillItem& item,
                                               int group) {
@@ -149,9 +150,10 @@ __device__ __forceinline__ uint4 gather_words(uint32_t (&word)[4]) {
   return make_uint4(word[0], word[1], word[2], word[3]);
 }
 
-template <int kZ>
+template <class TileT>
 __device__ __forceinline__ void write_rows(const Attend& a, const PrefillItem& item, int row,
-                                           RowState<kZ>& state) {
+                                           RowState<TileT::kZ>& state) {
+  constexpr int kZ = TileT::kZ;
   const int share = a.heads / a.kv_heads;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -159,7 +161,7 @@ __device__ __forceinline__ void write_rows(const Attend& a, const PrefillItem& i
     total += __shfl_xor_sync(kAllLanes, total, 1);
     total += __shfl_xor_sync(kAllLanes, total, 2);
     const int index = item.row + row + 8 * r, token = index / share;
-    const bool real = token < item.tokens && row + 8 * r < item_tokens(share) * share;
+    const bool real = token < item.tokens && row + 8 * r < TileT::tokens(share) * share;
     const float inverse = 1.0f / total;
     const int64_t head =
         int64_t{item.first_token + token} * a.heads + item.kv_head * share + index % share;
@@ -178,9 +180,10 @@ __device__ __forceinline__ void write_rows(const Attend& a, const PrefillItem& i
   }
 }
 
-template <int kZ>
+template <class TileT>
 struct Consumer {
-  PrefillShared<kZ>& shared;
+  static constexpr int kZ = TileT::kZ;
+  PrefillShared<TileT>& shared;
   const Attend& a;
   int group;
   PrefillPlace at;
@@ -195,7 +198,7 @@ struct Consumer {
     const uint32_t queries = shared_address(shared.queries) + group * (64 * 128);
     const uint32_t keys = await_tile();
     wgmma_begin();
-    start_scores<kZ>(s, queries, keys);
+    start_scores<TileT>(s, queries, keys);
     return next_slot();
   }
   /// Queues p times the next tile, whose positions begin at `first`; returns its slot.
@@ -234,10 +237,10 @@ struct Consumer {
     pack_weights(s, p);
 #pragma unroll 1
     for (; first + kKeys < item.end; first += kKeys) {
-      await_turn(group);
+      if constexpr (TileT::kGroups == 2) await_turn(group);
       keys = score(s);
       const int values = accumulate(state.o, p, item, first);
-      pass_turn(group);
+      if constexpr (TileT::kGroups == 2) pass_turn(group);
       wgmma_wait<1>();
       wgmma_hold(s);
       release(shared.empty[keys]);
@@ -255,22 +258,23 @@ struct Consumer {
     wgmma_wait<0>();
     wgmma_hold(state.o);
     release(shared.empty[values]);
-    write_rows<kZ>(a, item, row, state);
+    write_rows<TileT>(a, item, row, state);
   }
 };
 
 /// The warps of a group.
-template <int kZ>
-__device__ __forceinline__ void attend_items(PrefillShared<kZ>& shared, const Attend& a) {
-  Consumer<kZ> me{shared, a, static_cast<int>(threadIdx.x) / 128, {}};
+template <class TileT>
+__device__ __forceinline__ void attend_items(PrefillShared<TileT>& shared, const Attend& a) {
+  constexpr bool kTurns = TileT::kGroups == 2;
+  Consumer<TileT> me{shared, a, static_cast<int>(threadIdx.x) / 128, {}};
   RingCursor<kPrefillQueue> queue;
   uint32_t parity = 0;
-  if (me.group == 1) pass_turn(1);  // the first turn is the first group's
+  if (kTurns && me.group == 1) pass_turn(1);  // the first turn is the first group's
   for (PrefillItem item; next_item(shared, queue, item); parity ^= 1) {
     barrier_wait(shared_address(&shared.queries_full), parity);
     me.run(item);
   }
-  if (me.group == 0) await_turn(0);  // the second group's last word
+  if (kTurns && me.group == 0) await_turn(0);  // the second group's last word
 }
 
 }  // namespace switchyard::cuda
