@@ -135,6 +135,17 @@ TEST(CudaTile, WhatItCannotDoIsRefused) {
   EXPECT_TRUE(refuses([](cuda::Dense& a) { a.alpha = 0.5f; }));
   EXPECT_TRUE(refuses([](cuda::Dense& a) { a.dtype = DType::f32; }));
   EXPECT_TRUE(refuses([&](cuda::Dense& a) { a.bias = bias.as<float>(); }));
+  cuda::PrepareHeads heads{.heads = 16,
+                           .kv_heads = 16,
+                           .head_dim = 128,
+                           .rotary_dim = 128,
+                           .norm = cuda::QkNormKind::full_width,
+                           .tokens = 512};
+  EXPECT_FALSE(cuda::dense_tile_heads(product.args, heads, queue())) << "without words";
+  const OnDevice words(std::vector<uint64_t>(cuda::FullHeadWords::kCount));
+  heads.words = words.as<uint64_t>();
+  heads.clip = 1;
+  EXPECT_FALSE(cuda::dense_tile_heads(product.args, heads, queue())) << "with a clip";
 }
 
 struct HeadsCase {
@@ -150,6 +161,14 @@ struct Written {
       : q(nullptr, c.tokens * c.heads * 128 * 2),
         k(on_device(std::vector<float>(static_cast<size_t>(cache)), DType::bf16)),
         v(on_device(std::vector<float>(static_cast<size_t>(cache)), DType::bf16)) {}
+  std::vector<float> all(const HeadsCase& c, int64_t cache) const {
+    std::vector<float> values = q.read_floats(c.tokens * c.heads * 128, DType::bf16);
+    for (const OnDevice* from : {&k, &v}) {
+      const std::vector<float> more = from->read_floats(cache, DType::bf16);
+      values.insert(values.end(), more.begin(), more.end());
+    }
+    return values;
+  }
   OnDevice q, k, v;
 };
 
@@ -158,7 +177,10 @@ void check_heads(const HeadsCase& c) {
   const int64_t n = (c.heads + 2 * c.kv_heads) * 128, blocks = c.tokens / kBlock + 3;
   const int64_t cache = blocks * kBlock * c.kv_heads * 128;
   const Product product(c.tokens, n, c.k);
-  const OnDevice q_norm(cases::random_values(128, 2, 1)), k_norm(cases::random_values(128, 3, 1)),
+  const bool full = c.norm == cuda::QkNormKind::full_width;
+  const OnDevice q_norm(cases::random_values(128 * (full ? c.heads : 1), 2, 1)),
+      k_norm(cases::random_values(128 * (full ? c.kv_heads : 1), 3, 1)),
+      words(std::vector<uint64_t>(cuda::FullHeadWords::kCount)),
       cos(cases::random_values(c.tokens * 64, 4, 1)),
       sin(cases::random_values(c.tokens * 64, 5, 1)), sums(nullptr, c.tokens * n * 4);
   auto slots = cases::scrambled(blocks * kBlock, 7), rows = cases::scrambled(c.tokens, 8);
@@ -183,7 +205,8 @@ void check_heads(const HeadsCase& c) {
                            .q = two.q.data(),
                            .k_cache = two.k.data(),
                            .v_cache = two.v.data(),
-                           .tokens = c.tokens};
+                           .tokens = c.tokens,
+                           .words = words.as<uint64_t>()};
   cuda::Dense plain = product.args;
   plain.y_bf16 = nullptr;
   plain.y = sums.as<float>();
@@ -194,6 +217,11 @@ void check_heads(const HeadsCase& c) {
   heads.k_cache = one.k.data();
   heads.v_cache = one.v.data();
   ASSERT_TRUE(cuda::dense_tile_heads(product.args, heads, queue()));
+  const std::vector<float> first = one.all(c, cache);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(cuda::dense_tile_heads(product.args, heads, queue()));
+    ASSERT_EQ(one.all(c, cache), first);
+  }
   // Both round the same sums but for their last bits.
   const int64_t queries = c.tokens * c.heads * 128;
   expect_near(one.q.read_floats(queries, DType::bf16), two.q.read_floats(queries, DType::bf16),
@@ -210,7 +238,10 @@ TEST(CudaTile, HeadsBehindAProductAreTheTwo) {
                              {32, 4, 384, 64, QkNormKind::none},
                              {20, 4, 500, 192, QkNormKind::per_head, 0.5f},
                              {32, 4, 512, 256, QkNormKind::per_head},
-                             {32, 4, 576, 64, QkNormKind::none, 2}}) {
+                             {32, 4, 576, 64, QkNormKind::none, 2},
+                             {16, 16, 512, 128, QkNormKind::full_width},
+                             {16, 4, 1024, 64, QkNormKind::full_width},
+                             {12, 6, 1024, 192, QkNormKind::full_width}}) {
     SCOPED_TRACE(fmt::format("{} + {} heads, {} tokens, {}", c.heads, c.kv_heads, c.tokens, c.k));
     check_heads(c);
   }

@@ -13,8 +13,16 @@ bool dense_tile_added(const Dense& args, StreamHandle stream) noexcept;
 /// y_bf16 = x W^T. bf16, without bias and alpha.
 bool dense_tile_rounded(const Dense& args, StreamHandle stream) noexcept;
 
-/// The same of q, k and v, and prepare_heads of the sums, which are not rounded before. For heads of 128 values with norms of each
-/// head or none. `heads` need not name qkv.
+/// What tiles hand each other whose heads' norms go over all of them: the number of the launch << 32 | squares.
+struct FullHeadWords {
+  static constexpr int kRows = 1024,
+                       kTiles =
+                           16;  ///< most tokens; most tiles that share the queries, or the keys
+  static constexpr int64_t kCount = 2 * (kRows / 16) + 2 * kTiles * kRows;
+};
+
+/// The same of q, k and v, and prepare_heads of the sums, which are not rounded before. For heads of 128 values; for norms over all of them
+/// with `words` and without a clip. `heads` need not name qkv.
 bool dense_tile_heads(const Dense& args, const PrepareHeads& heads, StreamHandle stream) noexcept;
 
 }  // namespace switchyard::cuda

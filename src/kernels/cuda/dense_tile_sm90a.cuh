@@ -36,6 +36,9 @@ struct DenseTile {
   static constexpr int kStageBytes = kXBytes + kWBytes;
   static constexpr int kRegisters = kConsumers == 3 ? 160 : 232;  ///< of 65536 for all threads
   static constexpr int kLoaderRegisters = kConsumers == 3 ? 32 : 40;
+  static constexpr int kBoxRows = kWRows;  ///< outputs that lie side by side in memory
+  /// Row of W at which the i-th box of the tile from `column` on begins.
+  static __device__ __forceinline__ int box_row(int column, int i) { return column + i * kBoxRows; }
   static_assert(kXRows % 8 == 0 && kWRows % 8 == 0, "parts are whole groups of the swizzle");
   static_assert(kXRows <= 256 && kWRows <= 256, "a box has at most 256 rows");
 };
@@ -44,7 +47,7 @@ template <class TileT>
 struct DenseTileShared {
   alignas(1024) uint8_t stage[TileT::kStages][TileT::kStageBytes];
   alignas(8) uint64_t full[TileT::kStages], empty[TileT::kStages];
-  float weight[128];  ///< of a head's norm
+  float weight[TileT::kColumns];  ///< of heads' norms
 };
 
 struct DenseTileMaps {
@@ -157,9 +160,14 @@ class DenseLoader {
                        input(step), at_.row + part, full(slot), same_tokens_);
   }
   __device__ __forceinline__ void send_w(int slot, int step) const {
-    const int part = at_.w_part * TileT::kWRows;
-    tensor_copy_to_all(shared_address(shared_.stage[slot]) + TileT::kXBytes + part * kTileRowBytes,
-                       maps_.w, input(step), at_.column + part, full(slot), same_outputs_);
+    constexpr int kBoxes = TileT::kWRows / TileT::kBoxRows;
+    const uint32_t to = shared_address(shared_.stage[slot]) + TileT::kXBytes;
+#pragma unroll
+    for (int i = 0; i < kBoxes; ++i) {
+      const int box = at_.w_part * kBoxes + i;
+      tensor_copy_to_all(to + box * (TileT::kBoxRows * kTileRowBytes), maps_.w, input(step),
+                         TileT::box_row(at_.column, box), full(slot), same_outputs_);
+    }
   }
 
   DenseTileShared<TileT>& shared_;
@@ -235,7 +243,7 @@ inline bool make_rows_map(CUtensorMap& map, const void* from, int64_t rows, int6
 template <class TileT>
 bool make_dense_tile_maps(DenseTileMaps& maps, const Dense& args) {
   return make_rows_map(maps.x, args.x, args.tokens, args.k, TileT::kXRows) &&
-         make_rows_map(maps.w, args.weight, args.n, args.k, TileT::kWRows);
+         make_rows_map(maps.w, args.weight, args.n, args.k, TileT::kBoxRows);
 }
 
 template <class TileT>

@@ -76,6 +76,8 @@ struct PrepareHeads {
   void* k_cache = nullptr;
   void* v_cache = nullptr;
   int64_t tokens = 0;
+  uint64_t* words =
+      nullptr;  ///< only for dense_tile_heads: [FullHeadWords::kCount], zero when created, of one call at a time; or null
 };
 void prepare_heads(const PrepareHeads& args, StreamHandle stream) noexcept;
 
@@ -100,8 +102,8 @@ struct Dense {
   bool accumulate = false;
   float* y = nullptr;      ///< [T, n]
   void* y_bf16 = nullptr;  ///< the same in place of it, rounded: only where one asks for that
-  // Only for dense_few:
-  NormRows norm{};             ///< with norm.x, x is rms_norm of it, in bf16
+  NormRows norm{};         ///< only for dense_few: with norm.x, x is rms_norm of it, in bf16
+  // Only for dense_few and tiles (dense_tile.h):
   const void* next = nullptr;  ///< what a later launch reads and nobody writes: asked for early
   int64_t next_bytes = 0;
 };

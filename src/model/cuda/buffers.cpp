@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/dense_products.h"
+#include "kernels/cuda/dense_tile.h"
 
 namespace switchyard::model::cuda {
 namespace {
@@ -78,6 +79,9 @@ Result<Buffers> Buffers::create(const ModelConfig& config, const LoadOptions& op
   place(config, options, buffers.memory.data(), buffers);
   SWITCHYARD_ASSIGN(buffers.attention_workspace,
                     CudaMemory::allocate(attention_bytes, "attention's partial sums"));
+  SWITCHYARD_ASSIGN(buffers.head_words,
+                    CudaMemory::allocate(switchyard::cuda::FullHeadWords::kCount * 8,
+                                         "what tiles of heads hand each other"));
   return buffers;
 }
 

@@ -28,13 +28,14 @@ struct Buffers {
   std::byte* head_rows = nullptr;  ///< [N, D]
   float* logits = nullptr;         ///< [N, V]
   CudaMemory attention_workspace;  ///< zeroed once
+  CudaMemory head_words;           ///< PrepareHeads::words, zeroed once
   ExpertScratch experts;
   int64_t logit_rows = 0;  ///< most N, padded
   int64_t picks = 0;       ///< most entries of StepResults::expert: MoE layers * T * K
 
   int64_t bytes() const noexcept {
-    return memory.size() + attention_workspace.size() + experts.workspace.size() +
-           experts.rows.size() + experts.plain_hidden.size();
+    return memory.size() + attention_workspace.size() + head_words.size() +
+           experts.workspace.size() + experts.rows.size() + experts.plain_hidden.size();
   }
   static Result<Buffers> create(const ModelConfig& config, const LoadOptions& options,
                                 int64_t attention_bytes);

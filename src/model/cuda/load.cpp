@@ -138,6 +138,7 @@ Status CudaModel::create_buffers() {
   const int64_t attention_bytes = cuda_attention_bytes(config_, options_);
   SWITCHYARD_ASSIGN(buffers_, Buffers::create(config_, options_, attention_bytes));
   device_.fill(buffers_.attention_workspace.data(), 0, attention_bytes);
+  device_.fill(buffers_.head_words.data(), 0, buffers_.head_words.size());
   for (size_t l = 0; l < config_.blocks.size(); ++l) {
     if (config_.blocks[l].router) SWITCHYARD_TRY(experts_[l].reserve(buffers_.experts, device_));
   }
