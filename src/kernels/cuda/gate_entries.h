@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm, the gate and the picks of up to 512 tokens in one launch, on Hopper alone (norm_gate_sm90a.cu); elsewhere norm_rows, two
-// products, and scoring by MoeRoute.
+// The norm, the gate, the picks of some hundred tokens and the order of their rows in one launch, on Hopper alone (norm_gate_sm90a.cu);
+// elsewhere norm_rows, two products, and MoeRoute.
 #pragma once
 #include "kernels/cuda/step.h"
 #include "kernels/ops/moe_route.h"
 
 namespace switchyard::cuda {
 
-/// Where picks go, so that MoeRoute::run with `scored` has only rows to give out.
+/// Where picks and the order of rows go, so that nothing is left to MoeRoute::run.
 struct GateScores {
+  static constexpr int kWords = 1 + 640 * 8;
   RouteRule rule;
-  int32_t* expert = nullptr;    ///< [T, K]; null: no picks are made
-  float* weight = nullptr;      ///< [T, K]
-  int32_t* unusable = nullptr;  ///< [1], added to
-  int32_t* counts = nullptr;    ///< [ceil(T / 32), E] picks: MoeRoute's workspace
+  DeviceRouting routing;
+  uint64_t* words =
+      nullptr;  ///< [kWords], zero when created; of one call at a time. Null: no picks are made
 };
 
 /// logits[t, e] = gate[e] . rms_norm(x[t]), from gates in parts as split_gate makes them.
@@ -25,7 +25,7 @@ struct NormGateParts {
   float* logits = nullptr;  ///< [T, E]
   GateScores scores = {};
 };
-/// False for more tokens than one wave of blocks takes, and for widths and devices that it cannot do.
+/// False for more tokens than one wave of blocks takes (600 on an H200), and for widths and devices that it cannot do.
 bool norm_gate_parts_accepts(const NormGateParts& args) noexcept;
 void norm_gate_parts(const NormGateParts& args, StreamHandle stream) noexcept;
 

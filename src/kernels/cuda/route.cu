@@ -243,14 +243,6 @@ void launch_two(const RouteRule& rule, const MoeRoute::Args& args, int rounds,
                  place_rounds, counts, static_cast<int>(score_grid), placed / scored);
 }
 
-// The picks are there, and their counts.
-void launch_place(const RouteRule& rule, const MoeRoute::Args& args, cudaStream_t stream) noexcept {
-  static_assert(MoeRoute::kScoredTokens == kPlaceWarps);
-  const auto blocks = static_cast<unsigned>(parts_of(args.tokens, kPlaceWarps));
-  launch_chained(place_blocks, dim3(blocks), kPlaceWarps * 32, 0, stream, rule, args, 1,
-                 static_cast<const int*>(args.workspace), static_cast<int>(blocks), 1);
-}
-
 template <int kPerLane>
 void launch(const RouteRule& rule, const MoeRoute::Args& args, cudaStream_t stream) noexcept {
   constexpr int kWarps = kWarpsFor<kPerLane>, kFewWarps = 8;
@@ -275,7 +267,6 @@ namespace switchyard {
 void MoeRoute::run(const Problem& problem, const Args& args, void* stream) noexcept {
   const RouteRule& rule = problem.rule;
   auto* const on = static_cast<cudaStream_t>(stream);
-  if (args.scored) return cuda::launch_place(rule, args, on);
   if (rule.experts <= 64) return cuda::launch<2>(rule, args, on);
   if (rule.experts <= 128) return cuda::launch<4>(rule, args, on);
   if (rule.experts <= 256) return cuda::launch<8>(rule, args, on);

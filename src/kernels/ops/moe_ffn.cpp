@@ -60,15 +60,14 @@ void run_moe_layer(const MoeFfn::Kernel& kernel, const MoeFfn::Problem& problem,
   const Places at(problem);
   MoeFfn::Args own = args;
   own.workspace = base + at.entry;
-  if (!kernel.routes || args.tokens == 0) {
+  if (!args.routed && (!kernel.routes || args.tokens == 0)) {
     MoeRoute::run({problem.rule, problem.max_tokens},
                   {.logits = args.logits,
                    .bias = args.bias,
                    .tokens = args.tokens,
                    .live_tokens = args.live_tokens,
                    .routing = args.routing,
-                   .workspace = args.workspace,
-                   .scored = args.scored},
+                   .workspace = args.workspace},
                   stream);
   }
   if (problem.weight_on_input && args.tokens > 0) weigh_input(problem, own, base, at, stream);

@@ -71,7 +71,7 @@ struct MoeFfn {
     uint32_t* sync = nullptr;   ///< [kSyncWords]; of one call at a time
     void* workspace = nullptr;  ///< the entry's workspace bytes, aligned to 1024; any content
     Stop stop = Stop::never;    ///< entries that do not route obey it
-    bool scored = false;        ///< as MoeRoute::Args, in the first bytes of the workspace
+    bool routed = false;        ///< `routing` is complete: run_moe_layer has nothing to route
     int64_t rows = 0;           ///< that the routing has, for the choice of tiles; 0: T K
   };
 

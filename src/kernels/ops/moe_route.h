@@ -59,11 +59,7 @@ struct MoeRoute {
     const int32_t* live_tokens = nullptr;
     DeviceRouting routing;
     void* workspace = nullptr;  ///< workspace_bytes(problem) bytes, any content
-    /// routing.expert and routing.weight hold the picks and the workspace those of each kScoredTokens tokens, counted; of at most
-    /// kScoredTokens * kMaxBlocks tokens.
-    bool scored = false;
   };
-  static constexpr int kScoredTokens = 32;
 
   /// Null when this device code can do the rule, else why not, in plain words.
   static const char* refusal(const Problem& problem) noexcept;

@@ -14,14 +14,15 @@ namespace {
 
 // Integers of ExpertScratch::rows. What outlives a call stands first, where layers of every shape agree.
 struct RowOffsets {
-  int64_t sync, unusable, pick_row, row_token, slot_offset, hit, num_hit, end;
+  int64_t sync, words, unusable, pick_row, row_token, slot_offset, hit, num_hit, end;
 };
 RowOffsets row_offsets(const MoeFfn::Problem& problem) {
   const auto room = [](int64_t count) { return (count + 63) / 64 * 64; };
   const int64_t picks = room(problem.max_tokens * problem.rule.top_k);
   const int64_t experts = room(problem.rule.experts + 1);
   RowOffsets at{};
-  at.unusable = room(MoeFfn::kSyncWords);
+  at.words = room(MoeFfn::kSyncWords);
+  at.unusable = at.words + room(2 * switchyard::cuda::GateScores::kWords);
   at.pick_row = at.unusable + room(1);
   at.row_token = at.pick_row + picks;
   at.slot_offset = at.row_token + picks;
@@ -165,12 +166,10 @@ switchyard::cuda::GateScores Experts::scores(const ExpertCall& call,
   const MoeFfn::Kernel* kernel = kernel_for(call.tokens);
   if (!packed_ || loads_ || router_.selection_bias || kernel == nullptr || kernel->routes)
     return {};
-  if (call.tokens > int64_t{MoeRoute::kScoredTokens} * MoeRoute::kMaxBlocks) return {};
+  auto* const words = scratch.rows.as<int32_t>() + row_offsets(problem_).words;
   return {.rule = problem_.rule,
-          .expert = call.expert,
-          .weight = call.weight,
-          .unusable = routing_of(call, scratch).unusable,
-          .counts = scratch.workspace.as<int32_t>()};
+          .routing = routing_of(call, scratch),
+          .words = reinterpret_cast<uint64_t*>(words)};
 }
 
 Status Experts::run(const BlockWeights& weights, const ExpertCall& call, ExpertScratch& scratch,
@@ -206,7 +205,7 @@ Status Experts::run(const BlockWeights& weights, const ExpertCall& call, ExpertS
                           .next_x = call.next_x,
                           .sync = sync,
                           .workspace = scratch.workspace.data(),
-                          .scored = call.scored};
+                          .routed = call.routed};
   run_moe_layer(*kernel, problem_, args, device.handle());
   return {};
 }

@@ -18,8 +18,8 @@ namespace switchyard::model::cuda {
 
 /// What the layers of a step share: they run one after the other.
 struct ExpertScratch {
-  CudaMemory workspace;     ///< of the fast kernels
-  CudaMemory rows;          ///< pick_row, row_token, slot_offset, hit, num_hit, unusable, sync
+  CudaMemory workspace;  ///< of the fast kernels
+  CudaMemory rows;       ///< pick_row, row_token, slot_offset, hit, num_hit, unusable, sync, words
   CudaMemory plain_hidden;  ///< [T, K, F] f32 of the plain kernel
   HostRouting host;         ///< for routers of the host
 };
@@ -38,7 +38,7 @@ struct ExpertCall {
   float next_epsilon = 0;
   void* next_x = nullptr;  ///< [T, D] bf16, only where writes_next() says so
   int layer = 0;           ///< for routers that draw
-  bool scored = false;     ///< scores() got the picks
+  bool routed = false;     ///< scores() got the picks and their rows
 };
 
 class Experts {
@@ -66,7 +66,7 @@ class Experts {
   bool pinned() const noexcept { return pinned_ != nullptr; }
   /// Grows the scratch to what this layer needs.
   Status reserve(ExpertScratch& scratch, CudaStream& stream) const;
-  /// Where a gate that makes the picks itself puts them (kernels/cuda/gate_entries.h); nowhere when it may not.
+  /// Where a gate that makes the picks itself puts them and their rows (kernels/cuda/gate_entries.h); nowhere when it may not.
   switchyard::cuda::GateScores scores(const ExpertCall& call,
                                       const ExpertScratch& scratch) const noexcept;
   /// Errors: Code::device, and only where the host routes: other errors wait for the end of the step.

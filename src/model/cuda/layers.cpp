@@ -91,7 +91,9 @@ void CudaModel::run_qkv(int layer, const StepShape& shape, k::PrepareHeads heads
                            .tokens = shape.tokens,
                            .n = w.qkv.n,
                            .k = w.qkv.k,
-                           .y_bf16 = buffers_.qkv};
+                           .y_bf16 = buffers_.qkv,
+                           .next = w.gate_high,
+                           .next_bytes = w.gate.n * w.gate.k * 4};
     if (k::dense_tile_heads(product, heads, queue())) return;
     if (products_.run_rounded(product, queue())) {
       heads.qkv = nullptr;
@@ -127,7 +129,8 @@ void CudaModel::run_attention(int layer, const StepShape& shape, const StepPoint
            .q = buffers_.q,
            .k_cache = k_cache,
            .v_cache = v_cache,
-           .tokens = shape.tokens});
+           .tokens = shape.tokens,
+           .words = buffers_.head_words.as<uint64_t>()});
   k::Attend attend = attend_shape(spec, options_);
   attend.q = buffers_.q;
   attend.k_cache = k_cache;
@@ -170,7 +173,7 @@ void CudaModel::run_split_gate(int layer, const k::NormRoute& both) {
   products_.run(product, queue());
 }
 
-// The norm before the experts, and their gate's logits. True: the picks too.
+// The norm before the experts, and their gate's logits. True: the picks and their rows too.
 bool CudaModel::run_gate(int layer, const StepShape& shape) {
   const BlockWeights& w = weights_.blocks[layer];
   const int experts = config_.blocks[layer].router->num_experts;
@@ -202,7 +205,7 @@ bool CudaModel::run_gate(int layer, const StepShape& shape) {
     } else {
       run_split_gate(layer, both);
     }
-    return parts.scores.expert != nullptr;
+    return parts.scores.words != nullptr;
   }
   norm(w.ffn_norm, shape, true);
   products_.run({.x = normed,
@@ -243,10 +246,10 @@ ExpertCall CudaModel::expert_call(int layer, const StepShape& shape) const {
           .layer = layer};
 }
 
-Status CudaModel::run_experts(int layer, const StepShape& shape, bool scored) {
+Status CudaModel::run_experts(int layer, const StepShape& shape, bool routed) {
   const auto at = static_cast<size_t>(layer);
   ExpertCall call = expert_call(layer, shape);
-  call.scored = scored;
+  call.routed = routed;
   rows_ready_ = experts_[at].writes_next() && at + 1 < weights_.blocks.size() &&
                 !norms_in_product(layer + 1, shape);
   if (rows_ready_) {
@@ -268,7 +271,7 @@ Status CudaModel::run_ffn(int layer, const StepShape& shape) {
     run_gated_dense(layer, shape, nullptr);
     return {};
   }
-  const bool scored = run_gate(layer, shape);
+  const bool routed = run_gate(layer, shape);
   if (spec.shared.width > 0) {
     const float* normed = bf16() ? buffers_.normed : reinterpret_cast<float*>(buffers_.rows);
     if (spec.shared.gated) {
@@ -283,7 +286,7 @@ Status CudaModel::run_ffn(int layer, const StepShape& shape) {
     }
     run_gated_dense(layer, shape, spec.shared.gated ? buffers_.shared_weight : nullptr);
   }
-  return run_experts(layer, shape, scored);
+  return run_experts(layer, shape, routed);
 }
 
 // Of few tokens in one launch, and the greedy choice with it.

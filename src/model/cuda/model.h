@@ -74,7 +74,7 @@ class CudaModel final : public Model {
   ExpertCall expert_call(int layer, const StepShape& shape) const;
   void run_split_gate(int layer, const switchyard::cuda::NormRoute& both);
   void run_gated_dense(int layer, const StepShape& shape, const float* weight_logits);
-  Status run_experts(int layer, const StepShape& shape, bool scored);
+  Status run_experts(int layer, const StepShape& shape, bool routed);
   void run_head(const Step& plan, const StepPointers& step);
   switchyard::cuda::StepHead head_of(const Step& plan) const;
   bool runs_in_head(const switchyard::cuda::StepHead& head) const;
