@@ -40,6 +40,7 @@ class LoadedModel final : public engine::ModelPort {
   bool can_pick() const noexcept override { return model_->can_pick(); }
   Result<TensorView> read_logits() override { return model_->read_logits(); }
   model::AheadCounts steps_ahead() const noexcept override { return model_->steps_ahead(); }
+  model::GuessCounts guesses() const noexcept override { return model_->guesses(); }
   void between_steps() override { model_->between_steps(); }
   const model::Model& model() const noexcept { return *model_; }
 

@@ -163,6 +163,12 @@ Instruments::Instruments(MetricRegistry& r, int num_moe_layers, MetricDetail det
                            "Steps that a device began before they were asked for, by what became "
                            "of them",
                            {{"outcome", kOutcomes[i]}});
+  constexpr const char* kGuesses[] = {"right", "wrong"};
+  for (size_t i = 0; i < guesses_.size(); ++i)
+    guesses_[i] = &r.counter("switchyard_guessed_picks_total",
+                             "Picks that a device guessed before the router, to read their experts "
+                             "early, by what the router said",
+                             {{"guess", kGuesses[i]}});
   for (int layer = 0; layer < num_moe_layers; ++layer)
     layers_.push_back(layer_series(r, layer, detail));
   for (size_t stage = 0; stage < kNumStages; ++stage)
@@ -226,6 +232,11 @@ void Instruments::on_steps_ahead(const model::AheadCounts& counts) {
   catch_up(*ahead_[0], counts.used, seen_ahead_.used);
   catch_up(*ahead_[1], counts.wasted, seen_ahead_.wasted);
   catch_up(*ahead_[2], counts.failed, seen_ahead_.failed);
+}
+
+void Instruments::on_guesses(const model::GuessCounts& counts) {
+  catch_up(*guesses_[0], counts.right, seen_guesses_.right);
+  catch_up(*guesses_[1], counts.wrong, seen_guesses_.wrong);
 }
 
 void Instruments::on_phases(Stage stage, const ZoneTimes& times) {

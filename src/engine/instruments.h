@@ -44,6 +44,7 @@ class Instruments {
                const Statistics& statistics);
   /// So far.
   void on_steps_ahead(const model::AheadCounts& counts);
+  void on_guesses(const model::GuessCounts& counts);
   /// Seconds by phase so far, after a step of that kind.
   void on_phases(Stage stage, const ZoneTimes& times);
   /// After every turn, also one without a step.
@@ -66,6 +67,7 @@ class Instruments {
   std::array<Counter*, 3> refused_{};   // by Refusal
   std::array<Counter*, 2> expired_{};   // by schedule::Deadline
   std::array<Counter*, 3> ahead_{};     // used, wasted, failed
+  std::array<Counter*, 2> guesses_{};   // right, wrong
   Counter &preemptions_, &recomputed_tokens_, &held_steps_;
   Counter &prompt_computed_, &prompt_cached_, &generation_tokens_;
   Counter &prefix_queries_, &prefix_hits_, &evictions_;
@@ -79,9 +81,10 @@ class Instruments {
   Counter &non_finite_, &non_finite_router_;
   std::vector<LayerSeries> layers_;  // [MoE layers]
   std::array<std::array<FloatCounter*, kNumZones>, kNumStages> phases_{};
-  ZoneTimes seen_phases_;          // when last asked
-  schedule::Counts seen_;          // when last asked
-  model::AheadCounts seen_ahead_;  // when last asked
+  ZoneTimes seen_phases_;            // when last asked
+  schedule::Counts seen_;            // when last asked
+  model::AheadCounts seen_ahead_;    // when last asked
+  model::GuessCounts seen_guesses_;  // when last asked
   uint64_t seen_unusable_ = 0;
 };
 

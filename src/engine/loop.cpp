@@ -132,6 +132,7 @@ void EngineLoop::finish_step(const schedule::Decision& decision, int64_t start_n
   tracer_.add_step(decision.num_tokens, std::ssize(decision.runs), start_ns, end_ns);
   instruments_.on_step(decision, step_s, routing, statistics_);
   instruments_.on_steps_ahead(model_.steps_ahead());
+  instruments_.on_guesses(model_.guesses());
   if (tracer_.on()) instruments_.on_phases(stage_of(decision), tracer_.times());
   if (records_step_) recorder_->end_step();
 }

@@ -19,6 +19,7 @@ class ModelPort {
     return fail(Code::internal, "this model gives its logits with each step");
   }
   virtual model::AheadCounts steps_ahead() const noexcept { return {}; }
+  virtual model::GuessCounts guesses() const noexcept { return {}; }
   virtual void between_steps() = 0;
 };
 

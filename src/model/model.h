@@ -63,6 +63,8 @@ class Model {
                                      RoutingObserver* observer = nullptr) = 0;
   /// What became of the steps that StepInput::goes_on_unless allowed; none where a device never goes ahead.
   virtual AheadCounts steps_ahead() const noexcept { return {}; }
+  /// Of picks that a device guesses ahead of the router; none where it does not.
+  virtual GuessCounts guesses() const noexcept { return {}; }
   /// Copies the residual stream after each block ([T, D] f32 per block) during the next forwards;
   /// for tests.
   virtual void set_hidden_probe(std::function<void(int block, TensorView hidden)> probe) = 0;

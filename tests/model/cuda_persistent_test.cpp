@@ -111,6 +111,7 @@ class Sequence {
     return {logits, logits + kVocab};
   }
   const Picks& picks() const { return picks_; }
+  model::GuessCounts guesses() const { return model_->guesses(); }
   void fill_to(int length) {
     while (length_ < length) step(std::min(512, length - length_));
   }
@@ -180,7 +181,16 @@ constexpr Case kCases[] = {
       "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [],
       "intermediate_size": 512, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
       "rope_scaling": null, "sliding_window": null, "use_sliding_window": false,
-      "max_position_embeddings": 16384, "tie_word_embeddings": false})"}};
+      "max_position_embeddings": 16384, "tie_word_embeddings": false})"},
+    // What attention adds outweighs the stream before it, from which picks are guessed.
+    {"wrong_guesses",
+     R"({"architectures": ["GraniteMoeForCausalLM"], "model_type": "granitemoe", "hidden_act": "silu",
+      "hidden_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 16,
+      "num_key_value_heads": 8, "attention_bias": false, "vocab_size": 2048,
+      "num_local_experts": 64, "num_experts_per_tok": 8, "intermediate_size": 320,
+      "attention_multiplier": 0.125, "embedding_multiplier": 1.0, "logits_scaling": 1.0,
+      "residual_multiplier": 20.0, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
+      "rope_scaling": null, "max_position_embeddings": 16384, "tie_word_embeddings": true})"}};
 
 class CudaPersistent : public testing::TestWithParam<Case> {
  protected:
@@ -225,6 +235,28 @@ TEST_P(CudaPersistent, StepsAreThoseOfLayerByLayer) {
 
 // What scripts/gpu_sanitize.txt runs.
 TEST_P(CudaPersistent, AFewSteps) { expect_those_of_layer_by_layer(GetParam(), {0, 150}, 2); }
+
+TEST_P(CudaPersistent, CountsGuessesRightAndWrong) {
+  constexpr int kSteps = 20;
+  const std::string name = GetParam().name;
+  Sequence sequence(GetParam().config, true);
+  for (int i = 0; i < kSteps; ++i) sequence.step(1);
+  const model::GuessCounts seen = sequence.guesses();
+  const auto all = static_cast<double>(seen.right + seen.wrong);
+  if (name == "small" || name == "most_experts") {
+    EXPECT_EQ(all, 0) << "guesses are for at most 128 experts";
+    return;
+  }
+  std::printf("%s: %.3f of %.0f picks as guessed\n", name.c_str(),
+              static_cast<double>(seen.right) / all, all);
+  if (name == "wrong_guesses") {
+    EXPECT_GE(all, kSteps * 3 * 8);  // a graph's first step is launched outside of it, too
+    EXPECT_GT(static_cast<double>(seen.wrong), 0.2 * all);
+  } else {
+    EXPECT_GT(all, 0);
+    EXPECT_GT(static_cast<double>(seen.right), 0.6 * all);
+  }
+}
 
 TEST_P(CudaPersistent, RepeatedStepsGiveTheSameBits) {
   std::vector<std::vector<float>> first;

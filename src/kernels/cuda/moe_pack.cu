@@ -48,6 +48,14 @@ __global__ void turn_gate(const float* gate, int64_t experts, int64_t width, flo
   if (i < experts * width) by_input[i] = gate[i % experts * width + i / experts];
 }
 
+__global__ void reweigh_gate(const float* gate, const float* gate_norm, const float* row_norm,
+                             int64_t count, int64_t width, bf16* to) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const float row = row_norm[i % width], ratio = gate_norm[i % width] / row;
+  to[i] = __float2bfloat16(isfinite(ratio) ? gate[i] * ratio : 0.0f);
+}
+
 unsigned blocks_of(int64_t bytes) noexcept {
   return static_cast<unsigned>((bytes / 16 + kThreads - 1) / kThreads);
 }
@@ -77,6 +85,14 @@ void gate_by_input_on_device(const float* gate, int64_t experts, int64_t width, 
   const int64_t blocks = (experts * width + cuda::kThreads - 1) / cuda::kThreads;
   cuda::turn_gate<<<static_cast<unsigned>(blocks), cuda::kThreads, 0,
                     static_cast<cudaStream_t>(stream)>>>(gate, experts, width, by_input);
+}
+
+void gate_of_other_norm_on_device(const float* gate, const float* gate_norm, const float* row_norm,
+                                  int64_t experts, int64_t width, void* to, void* stream) noexcept {
+  const int64_t count = experts * width;
+  cuda::reweigh_gate<<<static_cast<unsigned>((count + cuda::kThreads - 1) / cuda::kThreads),
+                       cuda::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
+      gate, gate_norm, row_norm, count, width, static_cast<cuda::bf16*>(to));
 }
 
 }  // namespace switchyard

@@ -39,7 +39,8 @@ __device__ __forceinline__ void consume_dense(Consumer& consumer, const DenseCut
 #pragma unroll
     for (int n = 0; n < kStages; ++n) {
       if (first + n * kGroups >= stages) break;
-      const uint32_t stage = consumer.group * kStages + consumer.place.slot;
+      const uint32_t stage =
+          first % kGroups * kStages + consumer.place.slot;  // the group, anew: a register
       const uint32_t at = consumer.ring + stage * kStageBytes + start;
       barrier_wait(shared_address(&block.s.full[stage]), consumer.place.parity);
       uint4 low[4], high[4];

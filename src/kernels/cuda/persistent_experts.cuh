@@ -37,15 +37,36 @@ __device__ __forceinline__ void add_stage(Experts& experts, Experts::Sums& sums,
   experts.add_stage(sums, tokens, 1, blocks);
 }
 
-/// All consumers. `row` is the token in shared memory. Hidden columns go to `hidden`, by twos: tagged, in a word, or plainly.
-__device__ __forceinline__ void multiply_up(Experts& experts, const bf16* row, float* shares,
-                                            void* hidden, bool tagged, uint32_t tag) {
+/// All consumers: the next stages of the rings are of no use.
+__device__ __forceinline__ void drop_stages(Experts& experts, int stages) {
+#pragma unroll 1
+  for (int i = experts.group; i < stages; i += kGroups) {
+    const uint32_t stage = experts.group * kStages + experts.place.slot;
+    barrier_wait(shared_address(&experts.s.full[stage]), experts.place.parity);
+    __syncwarp();
+    if (experts.lane == 0) barrier_arrive(shared_address(&experts.s.empty[stage]));
+    experts.place.advance();
+  }
+}
+
+/// All consumers. The rings hold `guessed` stages of guessed picks already. `row` is the token in shared memory. Hidden columns go to `hidden`, by twos: tagged, in a word, or plainly.
+__device__ __forceinline__ void multiply_up(Experts& experts, const Block& block, int guessed,
+                                            const bf16* row, float* shares, void* hidden,
+                                            bool tagged, uint32_t tag) {
   const Shape& shape = experts.shape;
   const int blocks = static_cast<int>(gridDim.x), lane = experts.lane;
   const bf16* const own = row + experts.group * kStageInputs + experts.member * 64 + experts.q * 16;
   int turn = 0;  // who adds up, and which of two places has the shares
 #pragma unroll 1
   for (int item = static_cast<int>(blockIdx.x); item < experts.work.items; item += blocks) {
+    const int ahead = take_guessed(experts.work, guessed);
+    if (ahead > 0 && guessed_wrong(block, item)) {
+      drop_stages(experts, ahead);
+      for (int later = item + blocks; guessed > 0 && later < experts.work.items; later += blocks) {
+        drop_stages(experts, take_guessed(experts.work, guessed));
+      }
+      guessed = 0;
+    }
     Experts::Sums sums = {};
 #pragma unroll 1
     for (int c = experts.group; c < experts.work.item_stages; c += kGroups) {

@@ -9,6 +9,7 @@ namespace switchyard::cuda::persistent {
 // Copies of 16 KiB on their way to a multiprocessor: what others read comes behind them. While a phase runs, the weights of the next are
 // on their way: those of the output product beside attention, which reads most.
 inline constexpr int kQkvCopies = 3, kOutputCopies = 2, kUpCopies = 4, kDownCopies = 3;
+inline constexpr int kGuessCopies = 2;
 
 class Feed {
  public:
@@ -27,20 +28,27 @@ class Feed {
     }
   }
 
-  __device__ __forceinline__ void up(const Work& work, const char* w13) {
-    const int item_bytes = shape_.up_blocks * MoePack::kBlockBytes;
-    const int blocks = static_cast<int>(gridDim.x);
+  /// The first weights that up() would send, if the picks are as guessed.
+  __device__ __forceinline__ void guess(const Block& block, const char* w13) {
+    const Work& work = block.work;
+    int left = kGuessStages;
 #pragma unroll 1
-    for (int item = static_cast<int>(blockIdx.x); item < work.items; item += blocks) {
-      const int expert = s_.hit_expert[item / work.tiles];
-      const char* from = w13 + int64_t{expert * work.tiles + item % work.tiles} * item_bytes;
-      int group = 0;
+    for (int item = static_cast<int>(blockIdx.x); left > 0 && item < work.items;
+         item += static_cast<int>(gridDim.x)) {
+      const int stages = take_guessed(work, left);
+      send(work, item, block.guess[item / work.tiles], 0, stages, kGuessCopies, w13);
+    }
+  }
+
+  /// `left`: stages that guess() has sent. From the first wrong one on they are of no use: what comes in their place is behind them.
+  __device__ __forceinline__ void up(const Block& block, int left, const char* w13) {
+    const Work& work = block.work;
 #pragma unroll 1
-      for (int at = 0; at < item_bytes; at += kStageBytes) {
-        const int bytes = min(kStageBytes, item_bytes - at);
-        copy(take(group, bytes, kUpCopies), 0, from + at, bytes);
-        group = (group + 1) % kGroups;
-      }
+    for (int item = static_cast<int>(blockIdx.x); item < work.items;
+         item += static_cast<int>(gridDim.x)) {
+      int sent = take_guessed(work, left);
+      if (sent > 0 && guessed_wrong(block, item)) sent = left = 0;
+      send(work, item, s_.hit_expert[item / work.tiles], sent, work.item_stages, kUpCopies, w13);
     }
   }
 
@@ -75,6 +83,18 @@ class Feed {
   }
 
  private:
+  // Stages of an item of the up product, of this expert.
+  __device__ __forceinline__ void send(const Work& work, int item, int expert, int begin, int end,
+                                       int most, const char* w13) {
+    const int item_bytes = shape_.up_blocks * MoePack::kBlockBytes;
+    const char* from = w13 + int64_t{expert * work.tiles + item % work.tiles} * item_bytes;
+#pragma unroll 1
+    for (int i = begin; i < end; ++i) {
+      const int at = i * kStageBytes, bytes = min(kStageBytes, item_bytes - at);
+      copy(take(i % kGroups, bytes, most), 0, from + at, bytes);
+    }
+  }
+
   // The group's next stage for so many bytes, once it is free and of the copies, at most 4, as few are on their way as said.
   __device__ __forceinline__ uint32_t take(int group, int bytes, int most) {
     const int shift = (most - 1) * 8;                        // to the one that must have landed

@@ -115,15 +115,16 @@ __device__ __forceinline__ bool bring_logits(const uint64_t* tallies, const Rout
   return !exists || !isnan(logit);
 }
 
-/// All consumers: the K highest, equal ones by rising expert, in falling order to `picks`. If not usable: experts 0 to K - 1.
-__device__ __forceinline__ void choose_highest(const RouteRule& rule, const Candidates& from,
-                                               bool usable, int thread, int* picks) {
+/// A thread's pick: the `rank`th from the highest on, equal ones by rising expert; none from K on. If not usable: experts 0 to K - 1.
+struct Pick {
+  int rank, expert;
+};
+__device__ __forceinline__ Pick pick_of(const RouteRule& rule, const Candidates& from, bool usable,
+                                        int thread) {
+  if (!usable) return {thread, thread};
   const int count = Candidates::count(rule);
-  if (thread < count && usable) {
-    const int before = num_before(from.key, count / 4, from.key[thread], thread);
-    if (before < rule.top_k) picks[before] = from.expert[thread];
-  }
-  if (thread < rule.top_k && !usable) picks[thread] = thread;
+  if (thread >= count) return {rule.top_k, 0};
+  return {num_before(from.key, count / 4, from.key[thread], thread), from.expert[thread]};
 }
 
 __device__ __forceinline__ float score_of(const RouteRule& rule, float logit, float highest) {

@@ -24,6 +24,9 @@ inline constexpr int kMaxBlockStages = 32;  // of a dense product, in one block
 inline constexpr int kMaxDenseRows = 8 * kMaxBlockStages;
 inline constexpr int kMaxGateExperts = 256;
 inline constexpr int kMaxPicks = 16;
+inline constexpr int kMostGuessed = 128;  // experts, that picks are guessed of
+inline constexpr int kGuessStages = 10;   // of 16 KiB that a block reads as guessed
+inline constexpr uint8_t kNoPlace = 255;
 inline constexpr int kMaxShared = 8;  // query heads of a kv head
 inline constexpr int kMaxHead = 128;
 inline constexpr int kRowBytes = 8448;  // tokens of a product, scores, or the inputs of a piece
@@ -34,6 +37,11 @@ using Experts = Consumer<1, kStages, OneToken>;
 using Partials = Experts::Partials;
 inline constexpr int kRingBytes = kGroups * kStages * kStageBytes;
 inline constexpr int kDynamicBytes = kRingBytes + static_cast<int>(sizeof(Partials)) + kRowBytes;
+
+/// Of the dynamic shared memory, behind the ring and the partial sums.
+__device__ __forceinline__ char* rows_of(char* dynamic) {
+  return dynamic + kRingBytes + sizeof(Partials);
+}
 
 // ---- attention
 
@@ -81,12 +89,12 @@ struct Candidates {
   alignas(16) uint32_t key[kMaxGateExperts / 32 * kMaxPicks];
   uint16_t expert[kMaxGateExperts / 32 * kMaxPicks];
 
-  static __device__ int of_warp(const RouteRule& rule) { return (rule.top_k + 3) / 4 * 4; }
-  static __device__ int count(const RouteRule& rule) {
+  static __host__ __device__ int of_warp(const RouteRule& rule) { return (rule.top_k + 3) / 4 * 4; }
+  static __host__ __device__ int count(const RouteRule& rule) {
     return (rule.experts + 31) / 32 * of_warp(rule);
   }
   // Those that have one, and so may find a pick.
-  static __device__ int warps(const RouteRule& rule) { return (count(rule) + 31) / 32; }
+  static __host__ __device__ int warps(const RouteRule& rule) { return (count(rule) + 31) / 32; }
 };
 /// Where a warp's part of a dense product begins: in a stage and in the token, and how far apart its two rows are. In bytes.
 struct DensePlace {
@@ -107,8 +115,10 @@ struct Block {
   int qkv_stages, output_stages;  // of this block
   DensePlace qkv_place[kConsumers], output_place[kConsumers];
   PartRange part[kMaxWidth / kOutputs];
-  uint64_t routed;     // the picks are there
-  uint64_t described;  // so is the next layer's description
+  uint64_t routed;                 // the picks are there
+  uint64_t described;              // so is the next layer's description
+  uint64_t rows_there, rows_read;  // what the q, k, v product reads; and the foresight has read it
+  uint64_t guessed;                // the guesses are there
   alignas(16) PersistentLayer layer[2];
   alignas(16) float sums[kMaxBlockStages][8];
   float logits[kMaxGateExperts];
@@ -118,6 +128,10 @@ struct Block {
   float attention_scale;                // 1 / rms before attention
   float gate_scale;                     // what logits of rows in that scale lack
   bool usable;                          // the logits are numbers
+  int guess[kMaxPicks];                 // the picks, as guessed
+  uint32_t wrong_guesses;               // bit i: guess i is no pick
+  uint8_t place_of[kMaxPicks];          // of pick i, by rank
+  uint8_t guessed_place[kMostGuessed];  // of an expert
   alignas(8) float own[kMaxDenseRows];  // this block's rows of the stream before attention
   float weighted[kMaxDenseRows];        // and after it, as the gate's product wants them
   float turn[2][kMaxHead / 2];          // the position's cosines and sines
@@ -132,6 +146,17 @@ struct Block {
   alignas(16) bf16 value_now[kMaxHead];
   int last;
 };
+
+/// Takes off `left`, of the stages that the block reads as guessed, those of this item, which are its first.
+__device__ __forceinline__ int take_guessed(const Work& work, int& left) {
+  const int stages = min(left, work.item_stages);
+  left -= stages;
+  return stages;
+}
+/// Whether the item's pick was guessed, of which its guessed stages are.
+__device__ __forceinline__ bool guessed_wrong(const Block& block, int item) {
+  return (block.wrong_guesses >> (item / block.work.tiles) & 1) != 0;
+}
 
 static_assert((sizeof(Block) + 1023) / 1024 * 1024 + kDynamicBytes <= kMaxSharedBytes,
               "what a block can have on Hopper");
@@ -184,7 +209,7 @@ struct DenseCut {
 // ---- memory between blocks, by offsets in bytes
 
 struct Workspace {
-  int64_t epoch, qkv, squares, mixed, middle, logits, hidden, parts, spans, end;
+  int64_t epoch, qkv, squares, mixed, middle, logits, hidden, parts, spans, guesses, end;
 
   Workspace(const PersistentStep& step, int blocks) {
     const auto room = [](int64_t bytes) { return (bytes + 255) / 256 * 256; };
@@ -198,7 +223,8 @@ struct Workspace {
     hidden = logits + kTallyLayers * kTallyBytes;
     parts = hidden + room(step.experts.rule.top_k * MoePack::padded(step.experts.ffn_width) * 4);
     spans = parts + room((blocks + MoePack::padded(step.width) / kOutputs) * kOutputs * 4);
-    end = spans + room(int64_t{blocks} * kMaxShared * (step.head_dim + 4) * 4);
+    guesses = spans + room(int64_t{blocks} * kMaxShared * (step.head_dim + 4) * 4);
+    end = guesses + room(int64_t{kMostGuessed} * 2 * 8);
   }
 };
 
@@ -208,6 +234,7 @@ struct Plan {
   DenseCut qkv, output;
   int expert_bits = 0;  // experts are dealt to threads by powers of two
   bool small_pieces;    // the inputs of a piece of the down product fit into shared memory
+  bool guesses;         // picks are guessed, and settled by the warp that makes them
   Workspace at;
 
   Plan(const PersistentStep& step, int blocks)
@@ -217,6 +244,7 @@ struct Plan {
         at(step, blocks) {
     small_pieces =
         shape.rule.top_k * std::min(shape.down_share, shape.down_blocks) * 128 <= kRowBytes;
+    guesses = shape.rule.experts <= kMostGuessed && Candidates::warps(shape.rule) == 1;
     while (1 << expert_bits < shape.rule.experts) ++expert_bits;
   }
 };

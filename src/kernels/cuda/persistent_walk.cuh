@@ -4,6 +4,7 @@
 #include "kernels/cuda/persistent_attention.cuh"
 #include "kernels/cuda/persistent_dense.cuh"
 #include "kernels/cuda/persistent_experts.cuh"
+#include "kernels/cuda/persistent_foresight.cuh"
 #include "kernels/cuda/persistent_gate.cuh"
 
 namespace switchyard::cuda::persistent {
@@ -15,7 +16,7 @@ class Walk : Rows {
 
  public:
   __device__ Walk(const PersistentStep& step, const Plan& plan, Block& block, char* dynamic)
-      : Rows(step, plan, block, dynamic + kRingBytes + sizeof(Partials)),
+      : Rows(step, plan, block, rows_of(dynamic)),
         partials_(*reinterpret_cast<Partials*>(dynamic + kRingBytes)),
         experts_{block.s, plan.shape, block.work, shared_address(dynamic), partials_} {}
 
@@ -27,6 +28,7 @@ class Walk : Rows {
       thread_ = fresh_thread();
       const PersistentLayer& layer = block_.layer[l & 1];
       multiply_qkv(layer, l);
+      wait_for_foresight(l);
       if (block_.span.exists) attention(layer, l).run(l, held);
       multiply_output(layer, l);
       route(layer, l);
@@ -39,6 +41,12 @@ class Walk : Rows {
   }
 
  private:
+  // One thread, before the consumers meet and write over the rows of the q, k, v product.
+  __device__ __forceinline__ void wait_for_foresight(int l) const {
+    if (plan_.guesses && thread_ == kTeller) {
+      barrier_wait(shared_address(&block_.rows_read), l & 1);
+    }
+  }
   // See fresh_thread().
   __device__ __forceinline__ void renew() {
     const int thread = fresh_thread();
@@ -83,6 +91,7 @@ class Walk : Rows {
     if (thread_ == 0) block_.attention_scale = scale;
     store_rows(x, scale);
     consumers_meet();
+    if (plan_.guesses && thread_ == 0) barrier_arrive(shared_address(&block_.rows_there));
     renew();
     consume_dense(experts_, plan_.qkv, block_.qkv_place[warp()], block_.qkv_stages, rows_, block_);
     consumers_meet();
@@ -176,18 +185,29 @@ class Walk : Rows {
   __device__ __forceinline__ void choose(int l) {
     const RouteRule& rule = plan_.shape.rule;
     bool usable = true;
+    if (plan_.guesses && warp() == 0) barrier_wait(shared_address(&block_.guessed), l & 1);
     if (thread_ < (rule.experts + 31) / 32 * 32) {
       usable = bring_logits(tallies(l), rule, thread_, block_.logits, block_.candidates);
     }
     usable = consumers_agree(usable);
-    choose_highest(rule, block_.candidates, usable, thread_, block_.s.hit_expert);
     if (thread_ == 0) block_.usable = usable;
     if (warp() < Candidates::warps(rule)) {
+      leave_pick(pick_of(rule, block_.candidates, usable, thread_));
       __syncwarp();
       if (lane() == 0) barrier_arrive(shared_address(&block_.routed));
     }
     if (thread_ == kTeller) poll(events().middle, (l + 1) * gridDim.x);
     consumers_meet();
+  }
+  __device__ __forceinline__ void leave_pick(Pick pick) {
+    const bool exists = pick.rank < plan_.shape.rule.top_k;
+    int place = pick.rank;
+    if (plan_.guesses) {
+      place = settle(exists, pick.expert, plan_.shape.rule.top_k, lane(), block_);
+    }
+    if (!exists) return;
+    block_.s.hit_expert[place] = pick.expert;
+    block_.place_of[pick.rank] = static_cast<uint8_t>(place);
   }
 
   // While the last hidden rows are made elsewhere.
@@ -195,10 +215,19 @@ class Walk : Rows {
     const int lane = thread_ % 32;
     weigh_picks(plan_.shape.rule, block_.logits, block_.gate_scale, block_.usable, lane,
                 block_.s.hit_expert, block_.s.pick_weight);
+    __syncwarp();
     if (blockIdx.x == gridDim.x - 1 && lane < plan_.shape.rule.top_k) {
-      layer.expert[lane] = block_.s.hit_expert[lane];
-      layer.weight[lane] = block_.s.pick_weight[lane];
+      const int place = block_.place_of[lane];
+      layer.expert[lane] = block_.s.hit_expert[place];
+      layer.weight[lane] = block_.s.pick_weight[place];
+      if (lane == 0 && plan_.guesses) count_guesses();
     }
+  }
+  // One thread of the grid.
+  __device__ void count_guesses() const {
+    const int wrong = __popc(block_.wrong_guesses);
+    step_.guesses[0] += plan_.shape.rule.top_k - wrong;
+    step_.guesses[1] += wrong;
   }
   using Rows::weigh;
 
@@ -207,7 +236,8 @@ class Walk : Rows {
   __device__ __forceinline__ void up(int l) {
     const bool tagged = plan_.small_pieces;
     renew();
-    multiply_up(experts_, reinterpret_cast<const bf16*>(rows_), shares(), hidden(), tagged, tag(l));
+    multiply_up(experts_, block_, plan_.guesses ? kGuessStages : 0,
+                reinterpret_cast<const bf16*>(rows_), shares(), hidden(), tagged, tag(l));
     consumers_meet();
     if (thread_ == 0) {
       if (tagged) {

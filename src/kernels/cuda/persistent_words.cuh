@@ -20,7 +20,7 @@ struct alignas(128) Event {
 };
 inline constexpr int kMaxKvHeads = 64;
 struct Events {
-  Event mixed_here, middle, hidden, hidden_here, parts_here, done;
+  Event mixed_here, middle, hidden, hidden_here, parts_here, guesses, done;
   Event spans[kMaxKvHeads];  // of an attention head that is cut
 };
 
@@ -57,15 +57,15 @@ __device__ __forceinline__ void wait_until(const Event& event, uint32_t target) 
 __device__ __forceinline__ void hint_at(Event& event) {
   asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(&event.count) : "memory");
 }
+__device__ __forceinline__ bool hint_is_there(const Event& event, uint32_t target) {
+  uint32_t now;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(&event.count) : "memory");
+  return now >= target;
+}
 __device__ __forceinline__ void wait_for_hint(const Event& event, uint32_t target) {
   if (threadIdx.x == 0) {
-    uint32_t now;
-    do {
-      asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
-                   : "=r"(now)
-                   : "l"(&event.count)
-                   : "memory");
-    } while (now < target);
+    while (!hint_is_there(event, target)) {
+    }
   }
   consumers_meet();
 }

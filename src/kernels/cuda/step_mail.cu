@@ -136,6 +136,9 @@ __global__ void publish_kernel(PublishStep a) {
   int32_t* const slot = a.slots + turn % kMailSlots * a.layout.end;
   if (blockIdx.x == 0) {
     for (int i = threadIdx.x; i < a.rows; i += blockDim.x) slot[a.layout.pick + i] = a.pick[i];
+    if (a.guesses != nullptr && threadIdx.x < 2) {
+      slot[ResultLayout::kGuesses + threadIdx.x] = static_cast<int32_t>(a.guesses[threadIdx.x]);
+    }
   }
   if (a.layers > 0) count_layer(a, static_cast<int>(blockIdx.x), slot);
   __syncthreads();

@@ -52,11 +52,12 @@ struct LayerPicks {
 
 /// Where a step's results stand in a slot, in words.
 struct ResultLayout {
-  static constexpr int kTurn = 0;  ///< how many turns have ended: written last
-  int64_t pick = 4;                ///< [N]
-  int64_t unusable = 0;            ///< [L] tokens that could not be scored
-  int64_t count = 0;               ///< [L, room] picks of each expert
-  int64_t room = 0;                ///< most E
+  static constexpr int kTurn = 0;     ///< how many turns have ended: written last
+  static constexpr int kGuesses = 1;  ///< [2] of PublishStep
+  int64_t pick = 4;                   ///< [N]
+  int64_t unusable = 0;               ///< [L] tokens that could not be scored
+  int64_t count = 0;                  ///< [L, room] picks of each expert
+  int64_t room = 0;                   ///< most E
   int64_t end = 0;
 
   ResultLayout() = default;
@@ -81,6 +82,8 @@ struct PublishStep {
   const int32_t* expert = nullptr;    ///< [L, stride]: the picks [T, K] of each layer
   const float* weight = nullptr;      ///< [L, stride]
   int64_t stride = 0;
+  const uint32_t* guesses =
+      nullptr;  ///< [2] picks that were guessed so far, and that were not, or null
 };
 void publish_step(const PublishStep& args, StreamHandle stream) noexcept;
 

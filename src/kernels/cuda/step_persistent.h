@@ -19,7 +19,9 @@ struct PersistentLayer {
   const void* output = nullptr;     ///< [D, H Z] bf16
   const float* output_bias = nullptr;
   const float* gate = nullptr;  ///< [D, E]
-  const void* w13 = nullptr;    ///< as MoeFfn::Args
+  const void* foresight =
+      nullptr;  ///< [E, D] bf16: the gate for rows of the norm before attention, see persistent_guesses()
+  const void* w13 = nullptr;  ///< as MoeFfn::Args
   const void* w2 = nullptr;
   void* k_cache = nullptr;  ///< [blocks, G, P, Z] bf16
   void* v_cache = nullptr;
@@ -44,10 +46,13 @@ struct PersistentStep {
   const int32_t* block_table = nullptr;  ///< [max_blocks]
   float* x = nullptr;                    ///< [D]: the residual stream, in and out
   void* workspace = nullptr;             ///< zero before the first step, and left fit for the next
+  uint32_t* guesses = nullptr;  ///< [2] picks that were guessed, and that were not: added to
 };
 
 /// Null when such a step can be run on the current device, else why not, in plain words. Pointers do not matter.
 const char* persistent_refusal(const PersistentStep& step) noexcept;
+/// Whether it guesses picks, and so wants PersistentLayer::foresight and `guesses`.
+bool persistent_guesses(const PersistentStep& step) noexcept;
 int64_t persistent_workspace(const PersistentStep& step) noexcept;
 void run_persistent(const PersistentStep& step, StreamHandle stream) noexcept;
 

@@ -3,8 +3,10 @@
 //
 // Such a step is a chain of short phases, bound by bytes only if the memory is never idle between them. So the blocks stay, and
 //   feed       one thread streams every weight of the step, in the order of its use, into the rings of moe_small.cuh: over the borders of
-//              phases and layers, as far ahead as there is room (192 KiB a multiprocessor). Only the experts' weights wait, for the picks
+//              phases and layers, as far ahead as there is room (192 KiB a multiprocessor). Of the experts' weights only the first come
+//              before the picks, as guessed
 //   scout      one warp, a layer ahead: the layer's description, and what is small into the L2 (persistent_scout.cuh)
+//   foresight  two warps: guesses of the picks, from the stream before attention (persistent_foresight.cuh)
 //   consumers  sixteen warps (persistent_walk.cuh):  norm, q k v | attention | output, gate | picks, norm, experts up | experts down
 // At each bar the blocks meet in memory: a counter of arrivals, values that carry a tag, or sums that count who has added. No block waits for more than it reads.
 //   x          f32, in every block as a whole; what the experts add is summed by who reads it (PartRange)
@@ -14,6 +16,7 @@
 // Floor: the bytes of the touched weights and of K and V, once.
 #include "kernels/cuda/chain.cuh"
 #include "kernels/cuda/persistent_feed.cuh"
+#include "kernels/cuda/persistent_foresight.cuh"
 #include "kernels/cuda/persistent_scout.cuh"
 #include "kernels/cuda/persistent_walk.cuh"
 
@@ -32,8 +35,12 @@ __device__ __forceinline__ void produce(const PersistentStep& step, const Plan& 
     const PersistentLayer& layer = block.layer[l & 1];
     feed.dense(plan.qkv, layer.qkv, kQkvCopies);
     feed.dense(plan.output, layer.output, kOutputCopies);
+    if (plan.guesses) {
+      barrier_wait(shared_address(&block.guessed), l & 1);
+      feed.guess(block, static_cast<const char*>(layer.w13));
+    }
     barrier_wait(shared_address(&block.routed), l & 1);
-    feed.up(block.work, static_cast<const char*>(layer.w13));
+    feed.up(block, plan.guesses ? kGuessStages : 0, static_cast<const char*>(layer.w13));
     feed.down(block.work, static_cast<const char*>(layer.w2));
   }
 }
@@ -48,6 +55,9 @@ __device__ void prepare_block(const PersistentStep& step, const Plan& plan, Bloc
   if (thread == 0) {
     barrier_init(shared_address(&block.routed), Candidates::warps(shape.rule));
     barrier_init(shared_address(&block.described), 1);
+    barrier_init(shared_address(&block.rows_there), 1);
+    barrier_init(shared_address(&block.rows_read), 2);
+    barrier_init(shared_address(&block.guessed), 1);
     block.s.num_hit = top_k;
     block.s.hit_row[top_k] = top_k;
     block.work = Work(shape, top_k);
@@ -64,7 +74,9 @@ __device__ void prepare_block(const PersistentStep& step, const Plan& plan, Bloc
     block.qkv_place[thread] = plan.qkv.place(thread % kGroupWarps);
     block.output_place[thread] = plan.output.place(thread % kGroupWarps);
   }
+  if (thread < kMostGuessed) block.guessed_place[thread] = kNoPlace;
   if (thread < top_k) {
+    block.guess[thread] = thread;
     block.s.hit_row[thread] = thread;
     block.s.row_token[thread] = 0;
   }
@@ -106,6 +118,9 @@ __global__ void __launch_bounds__(kStepThreads, 1)
     give_registers<kProducerRegisters>();
     if (threadIdx.x == kConsumerThreads) produce(step, plan, block, shared_address(dynamic));
     if (warp_id() == kConsumers + 1) Scout(step, block).run();
+    if (warp_id() > kConsumers + 1 && plan.guesses) {
+      Foresight(step, plan, block, shared_address(rows_of(dynamic))).run();
+    }
   } else {
     take_registers<kConsumerRegisters>();
     Walk<kZ>(step, plan, block, dynamic).run();
@@ -180,6 +195,10 @@ const char* persistent_refusal(const PersistentStep& step) noexcept {
   }
   if (const char* why = kMoeFfnSm90aSmall.refusal(step.experts)) return why;
   return plan_refusal(Plan(step, blocks), blocks);
+}
+
+bool persistent_guesses(const PersistentStep& step) noexcept {
+  return Plan(step, num_multiprocessors()).guesses;
 }
 
 int64_t persistent_workspace(const PersistentStep& step) noexcept {

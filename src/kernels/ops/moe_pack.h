@@ -71,5 +71,9 @@ void moe_pack_w2_on_device(const void* down, int64_t width, int64_t ffn_width, v
 /// A gate [E, D] in f32 as [D, E], on the device: kernels that have some inputs of all experts read lines then.
 void gate_by_input_on_device(const float* gate, int64_t experts, int64_t width, float* by_input,
                              void* stream) noexcept;
+/// The gate for rows that another norm has weighted, both norms [D]: `to` [E, D] in bf16 is gate * gate_norm / row_norm; 0 where a row
+/// has nothing.
+void gate_of_other_norm_on_device(const float* gate, const float* gate_norm, const float* row_norm,
+                                  int64_t experts, int64_t width, void* to, void* stream) noexcept;
 
 }  // namespace switchyard

@@ -50,7 +50,7 @@ void CudaModel::queue_choice(const Step& step) {
 
 void CudaModel::queue_end(const Step& step) {
   results_.queue(buffers_, step.asked.picks ? step.rows_with_padding() : 0, num_picks(step.shape),
-                 arrays_.pointers(step.shape).live, device_);
+                 arrays_.pointers(step.shape).live, guess_counts(), device_);
 }
 
 // All of a step, in whose turn its arrays were posted.
@@ -128,6 +128,7 @@ Result<StepOutput> CudaModel::run(const StepInput& input, RoutingObserver* obser
   SWITCHYARD_TRY(wait(step, turn_));
   ended_ns_ = now_ns();
   learn_time(step);
+  count_guesses(turn_);
   if (observer != nullptr) observe(input, step, turn_, *observer);
   StepOutput output;
   if (step.asked.picks) {

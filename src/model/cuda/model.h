@@ -40,6 +40,7 @@ class CudaModel final : public Model {
   Result<StepOutput> forward(const StepInput& input, RoutingObserver* observer) override;
   Result<TensorView> read_logits() override;
   AheadCounts steps_ahead() const noexcept override { return ahead_.counts(); }
+  GuessCounts guesses() const noexcept override { return guesses_; }
   void set_hidden_probe(std::function<void(int, TensorView)> probe) override {
     hidden_probe_ = std::move(probe);
   }
@@ -92,6 +93,8 @@ class CudaModel final : public Model {
   std::vector<switchyard::cuda::PersistentLayer> persistent_layers() const;
   bool runs_persistent(const StepInput& input, const StepShape& shape) const;
   void run_persistent(const StepPointers& step);
+  const uint32_t* guess_counts() const;
+  void count_guesses(uint32_t turn);
 
   // model.cpp
   Step plan(const StepInput& input, const RoutingObserver* observer);
@@ -148,10 +151,13 @@ class CudaModel final : public Model {
   switchyard::cuda::DenseProducts products_;
   std::map<int, CudaGraph> graphs_;  // see graph_key()
   CudaMemory head_workspace_;
-  CudaMemory persistent_layers_, persistent_workspace_,
-      persistent_gates_;       // empty where it does not run; gates are [D, E]
-  bool rows_ready_ = false;    // buffers_.rows holds the next block's normed rows
-  std::vector<float> hidden_;  // [T, D] for the probe
+  // Empty where it does not run. Gates are [D, E], and [E, D] for rows of the norm before attention.
+  CudaMemory persistent_layers_, persistent_workspace_, persistent_gates_;
+  std::byte* foresight_ = nullptr;  // in persistent_gates_, where picks are guessed
+  GuessCounts guesses_;
+  std::array<uint32_t, 2> seen_guesses_{};  // when last looked at
+  bool rows_ready_ = false;                 // buffers_.rows holds the next block's normed rows
+  std::vector<float> hidden_;               // [T, D] for the probe
 };
 
 /// What both the choice of kernels and their calls say about a layer's attention.

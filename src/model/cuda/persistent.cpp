@@ -14,6 +14,9 @@ namespace k = switchyard::cuda;
 
 namespace {
 
+// In front of the kernel's own memory.
+constexpr int64_t kGuessCountBytes = 256;
+
 bool same_rule(const RouteRule& a, const RouteRule& b) {
   const auto all = [](const RouteRule& r) {
     return std::tie(r.experts, r.top_k, r.score, r.weigh, r.group_score, r.num_groups, r.top_groups,
@@ -85,6 +88,7 @@ std::vector<k::PersistentLayer> CudaModel::persistent_layers() const {
          .output = w.output.data,
          .output_bias = w.output.bias,
          .gate = persistent_gates_.as<float>() + static_cast<int64_t>(l) * w.gate.n * w.gate.k,
+         .foresight = foresight_ == nullptr ? nullptr : foresight_ + l * w.gate.n * w.gate.k * 2,
          .w13 = w.experts_gate_up,
          .w2 = w.experts_down,
          .k_cache = k_cache,
@@ -98,19 +102,26 @@ std::vector<k::PersistentLayer> CudaModel::persistent_layers() const {
 // All blocks have a gate of the same size. False: there is no room, so steps go layer by layer.
 Result<bool> CudaModel::turn_gates() {
   const Matrix& first = weights_.blocks[0].gate;
-  const int64_t count = first.n * first.k, bytes = std::ssize(weights_.blocks) * count * 4;
-  auto gates = CudaMemory::allocate(bytes, "gates by their inputs");
+  const int64_t count = first.n * first.k, all = std::ssize(weights_.blocks) * count;
+  const int64_t guess_bytes = k::persistent_guesses(persistent_shape()) ? all * 2 : 0;
+  auto gates = CudaMemory::allocate(all * 4 + guess_bytes, "gates of steps of one token");
   if (!gates.ok()) {
     log(LogLevel::warning, "steps of one token are launches layer by layer: {}",
         gates.error().message);
     return false;
   }
   persistent_gates_ = *std::move(gates);
-  memory_.weights += bytes;
-  memory_.copies += bytes;
+  if (guess_bytes > 0) foresight_ = persistent_gates_.data() + all * 4;
+  memory_.weights += persistent_gates_.size();
+  memory_.copies += persistent_gates_.size();
   for (int64_t l = 0; l < std::ssize(weights_.blocks); ++l) {
-    gate_by_input_on_device(reinterpret_cast<float*>(weights_.blocks[l].gate.data), first.n,
-                            first.k, persistent_gates_.as<float>() + l * count, queue());
+    const BlockWeights& w = weights_.blocks[l];
+    const auto* gate = reinterpret_cast<const float*>(w.gate.data);
+    gate_by_input_on_device(gate, first.n, first.k, persistent_gates_.as<float>() + l * count,
+                            queue());
+    if (foresight_ == nullptr) continue;
+    gate_of_other_norm_on_device(gate, w.ffn_norm, w.attention_norm, first.n, first.k,
+                                 foresight_ + l * count * 2, queue());
   }
   return true;
 }
@@ -124,7 +135,7 @@ Status CudaModel::prepare_persistent() {
   if (!there) return {};
   const std::vector<k::PersistentLayer> layers = persistent_layers();
   const auto bytes = static_cast<int64_t>(layers.size() * sizeof(layers[0]));
-  const int64_t workspace = k::persistent_workspace(persistent_shape());
+  const int64_t workspace = k::persistent_workspace(persistent_shape()) + kGuessCountBytes;
   SWITCHYARD_ASSIGN(persistent_layers_, CudaMemory::allocate(bytes, "the table of layers"));
   SWITCHYARD_ASSIGN(persistent_workspace_,
                     CudaMemory::allocate(workspace, "the persistent step's activations"));
@@ -132,6 +143,17 @@ Status CudaModel::prepare_persistent() {
   device_.fill(persistent_workspace_.data(), 0, workspace);
   device_.copy_in(persistent_layers_.data(), layers.data(), bytes);
   return device_.synchronize("prepare the persistent step");
+}
+
+const uint32_t* CudaModel::guess_counts() const { return persistent_workspace_.as<uint32_t>(); }
+
+// Counts on the device go round at 2^32.
+void CudaModel::count_guesses(uint32_t turn) {
+  if (guess_counts() == nullptr) return;
+  const std::array<uint32_t, 2> seen = results_.guesses(turn);
+  guesses_.right += seen[0] - seen_guesses_[0];
+  guesses_.wrong += seen[1] - seen_guesses_[1];
+  seen_guesses_ = seen;
 }
 
 // Probes see every layer's result, which this keeps to itself. Over many positions the attention of its own launch is faster: with
@@ -152,7 +174,8 @@ void CudaModel::run_persistent(const StepPointers& step) {
   args.context_len = step.context_len;
   args.block_table = step.block_table;
   args.x = buffers_.x;
-  args.workspace = persistent_workspace_.data();
+  args.workspace = persistent_workspace_.data() + kGuessCountBytes;
+  args.guesses = persistent_workspace_.as<uint32_t>();
   k::run_persistent(args, queue());
 }
 

@@ -33,7 +33,7 @@ void Results::start_over(CudaStream& device) {
 }
 
 void Results::queue(const Buffers& buffers, int rows, int64_t picks, const int32_t* live,
-                    CudaStream& device) const {
+                    const uint32_t* guesses, CudaStream& device) const {
   const StepResults results(buffers.results, buffers.logit_rows, picks);
   k::publish_step({.turn = turns_.as<uint32_t>(),
                    .slots = slots_.as<int32_t>(),
@@ -45,7 +45,8 @@ void Results::queue(const Buffers& buffers, int rows, int64_t picks, const int32
                    .layer = layers_.as<k::LayerPicks>(),
                    .expert = results.expert,
                    .weight = results.weight,
-                   .stride = num_layers_ > 0 ? picks / num_layers_ : 0},
+                   .stride = num_layers_ > 0 ? picks / num_layers_ : 0,
+                   .guesses = guesses},
                   device.handle());
 }
 

@@ -2,6 +2,7 @@
 // What a step tells the host without a copy: its tokens and how many picks each expert got, written by the step's last launch into
 // pinned memory, behind a number that the host waits for (kernels/cuda/step_mail.h).
 #pragma once
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -24,8 +25,9 @@ class Results {
   const uint32_t* device_turn() const noexcept { return turns_.as<uint32_t>(); }
   /// Queues the last launch of a step, which ends a turn: with `rows` tokens, and with the counts of `picks` entries, those of *live tokens.
   /// A graph that holds the launch is replayed as often as it is queued here: see next_turn().
+  /// `guesses`: of PublishStep.
   void queue(const Buffers& buffers, int rows, int64_t picks, const int32_t* live,
-             CudaStream& device) const;
+             const uint32_t* guesses, CudaStream& device) const;
   void next_turn() noexcept { ++turn_; }
   /// Until that turn has ended.
   Status wait(uint32_t turn, CudaStream& device) const;
@@ -41,6 +43,11 @@ class Results {
   }
   int unusable(uint32_t turn, int layer) const noexcept {
     return slot(turn)[layout_.unusable + layer];
+  }
+  /// Sums modulo 2^32: picks that were guessed, and that were not.
+  std::array<uint32_t, 2> guesses(uint32_t turn) const noexcept {
+    const int32_t* at = slot(turn) + switchyard::cuda::ResultLayout::kGuesses;
+    return {static_cast<uint32_t>(at[0]), static_cast<uint32_t>(at[1])};
   }
 
  private:
