@@ -110,20 +110,16 @@ __device__ __forceinline__ void store_sums(typename SplitT::Shared& s, const flo
   }
 }
 
-/// Whole block: the sums of all shares into those of the first.
+/// The i-th four sums of all shares together.
 template <class SplitT>
-__device__ __forceinline__ void add_shares(typename SplitT::Shared& s) {
-  constexpr int kQuads = kTokens * SplitT::Shared::kStride / 4;
-  auto* const to = reinterpret_cast<float4*>(s.sum[0]);
-  for (int i = static_cast<int>(threadIdx.x); i < kQuads; i += kThreads) {
-    float4 all = to[i];
+__device__ __forceinline__ float4 sum_of_shares(const typename SplitT::Shared& s, int i) {
+  float4 all = *reinterpret_cast<const float4*>(s.sum[0] + i * 4);
 #pragma unroll
-    for (int share = 1; share < SplitT::kShares; ++share) {
-      const float4 v = to[share * kQuads + i];
-      all = make_float4(all.x + v.x, all.y + v.y, all.z + v.z, all.w + v.w);
-    }
-    to[i] = all;
+  for (int share = 1; share < SplitT::kShares; ++share) {
+    const float4 v = *reinterpret_cast<const float4*>(s.sum[share] + i * 4);
+    all = make_float4(all.x + v.x, all.y + v.y, all.z + v.z, all.w + v.w);
   }
+  return all;
 }
 
 }  // namespace switchyard::cuda::gate_parts

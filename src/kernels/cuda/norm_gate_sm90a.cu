@@ -8,8 +8,8 @@
 //   factors  x w in two parts of bf16 (high + low, 2^-17 of the factor at most), the gate as split_gate made it: one part where
 //            its weights are bf16, else two, and only low * low is left out. The first gate rows are in registers before the launch before
 //            has ended
-//   join     a block sends each of the 8 its sums of that one's 5 tokens, and its squares of all; mbarriers count the bytes, as a barrier of
-//            the cluster would wait for a fence of the device. Each adds up in the order of the blocks: a token's bits depend on its row, D
+//   join     a block sends each of the 8 its sums of that one's 5 tokens, and its squares of all, out of registers; mbarriers count the bytes,
+//            as a barrier of the cluster would wait for a fence of the device. Each adds up in the order of the blocks: a token's bits depend on its row, D
 //            and E alone. A warp then makes a token's picks (route_token.cuh), and the first block places them (norm_gate_place_sm90a.cuh);
 //            what nobody waits for, the normed rows, is written meanwhile
 //   cost     4 T D bytes read, 2 T D written; 2 E D / 8 of the gate for each 40 tokens and block, from the L2
@@ -23,13 +23,13 @@ namespace switchyard::cuda {
 namespace gate_parts {
 namespace {
 
-// Shared memory to another block's, whose barrier counts the bytes.
-__device__ __forceinline__ void send_to_block(const void* to, const void* from, uint32_t bytes,
+// Four values to the same place of another block, whose barrier counts the bytes.
+__device__ __forceinline__ void send_to_block(const float* to, const float4& v,
                                               const uint64_t* barrier, int block) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, "
-      "[%3];" ::"r"(address_in_block(shared_address(to), block)),
-      "r"(shared_address(from)), "r"(bytes), "r"(address_in_block(shared_address(barrier), block))
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, "
+      "[%5];" ::"r"(address_in_block(shared_address(to), block)),
+      "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(address_in_block(shared_address(barrier), block))
       : "memory");
 }
 __device__ __forceinline__ int block_rank() { return static_cast<int>(blockIdx.x) % kBlocks; }
@@ -51,7 +51,7 @@ __device__ __forceinline__ void set_up(Shared& s) {
   cluster_arrive();
 }
 
-// What a thread keeps from one end of the launch to the other. x and weight hold the last chunk.
+// What a thread keeps from one end of the launch to the other. x holds the last chunk.
 template <class SplitT>
 struct Registers {
   GateRows<SplitT> gate;
@@ -93,26 +93,30 @@ __device__ __forceinline__ void multiply_slice(Registers<SplitT>& r, typename Sp
 // Whole block: its sums and squares to those that join them.
 template <class SplitT>
 __device__ __forceinline__ void send_parts(const Registers<SplitT>& r, typename SplitT::Shared& s) {
-  using Shared = typename SplitT::Shared;
+  constexpr int kRowQuads = SplitT::Shared::kStride / 4, kSquareQuads = kTokens / 4;
   store_squares(s, r.squares);
   store_sums<SplitT>(s, r.sum);
   __syncthreads();
-  add_shares<SplitT>(s);
   cluster_wait();  // all are set up
-  fence_async_shared();
-  __syncthreads();
-  const int rank = block_rank(), to = static_cast<int>(threadIdx.x);
-  if (to >= kBlocks) return;
-  send_to_block(s.parts[rank], s.sum[0] + to * kOwnTokens * Shared::kStride, Shared::kPartBytes,
-                &s.parts_full, to);
-  send_to_block(s.all_squares[rank], s.squares, sizeof(s.squares), &s.squares_full, to);
+  const int rank = block_rank(), thread = static_cast<int>(threadIdx.x);
+#pragma unroll 1
+  for (int i = thread; i < kTokens * kRowQuads; i += kThreads) {
+    const int token = i / kRowQuads, at = token % kOwnTokens * kRowQuads + i % kRowQuads;
+    send_to_block(s.parts[rank] + at * 4, sum_of_shares<SplitT>(s, i), &s.parts_full,
+                  token / kOwnTokens);
+  }
+  const int i = kThreads - 1 - thread;  // these have one sum less
+  if (i >= kBlocks * kSquareQuads) return;
+  const int quad = i % kSquareQuads * 4;
+  send_to_block(s.all_squares[rank] + quad, *reinterpret_cast<const float4*>(s.squares + quad),
+                &s.squares_full, i / kSquareQuads);
 }
 
 // This block's inputs of all tokens, normed.
 template <class SplitT>
 __device__ __forceinline__ void write_rows(Registers<SplitT>& r, const typename SplitT::Shared& s,
-                                           const NormRows& norm, const ClusterTokens& tokens,
-                                           const Slice& slice) {
+                                           const NormRows& norm, const ClusterTokens& tokens) {
+  const Slice slice(static_cast<int>(norm.width));  // again: registers are few
   float scale[kWarpTokens];
 #pragma unroll
   for (int i = 0; i < kWarpTokens; ++i) {
@@ -120,10 +124,8 @@ __device__ __forceinline__ void write_rows(Registers<SplitT>& r, const typename 
   }
 #pragma unroll 1
   for (int chunk = slice.begin; chunk < slice.end; chunk += kChunk) {
-    if (!slice.one_chunk()) {
-      r.x.load(norm, tokens, chunk, slice.end);
-      r.weight.load(norm.weight, chunk, slice.end);
-    }
+    if (!slice.one_chunk()) r.x.load(norm, tokens, chunk, slice.end);
+    r.weight.load(norm.weight, chunk, slice.end);
     r.x.store_normed(norm, tokens, r.weight, scale, chunk, slice.end);
   }
 }
@@ -188,11 +190,7 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
       if (places) score_token<SplitT>(s, a.scores, warp_id(), tokens.first + token);
     }
   }
-  __syncwarp();
-  cluster_arrive();  // this block has all that it was sent
-  write_rows(r, s, a.norm, tokens, slice);
-  __syncwarp();
-  cluster_wait();  // and the others
+  write_rows(r, s, a.norm, tokens);
   if (places && block_rank() == 0) {
     place_picks(s, a.scores, static_cast<int>(a.norm.tokens), tokens);
   }
