@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(kConsumerThreads)
     good = bring_logits(tallies, rule, thread, brought, candidates);
   }
   good = consumers_agree(good);
-  choose_highest(rule, candidates, good, thread, picks);
+  const Pick pick = pick_of(rule, candidates, good, thread);
+  if (pick.rank < rule.top_k) picks[pick.rank] = pick.expert;
   if (thread == 0) *usable = good;
 }
 
