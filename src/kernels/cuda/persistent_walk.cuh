@@ -4,19 +4,15 @@
 #include "kernels/cuda/persistent_attention.cuh"
 #include "kernels/cuda/persistent_dense.cuh"
 #include "kernels/cuda/persistent_experts.cuh"
-#include "kernels/cuda/persistent_foresight.cuh"
-#include "kernels/cuda/persistent_gate.cuh"
+#include "kernels/cuda/persistent_picks.cuh"
 
 namespace switchyard::cuda::persistent {
 
 template <int kZ>
-class Walk : Rows {
-  // Who tells of the rows, and waits for all of them: a warp that has no logits and no picks to bring, except of 256 experts.
-  static constexpr int kTeller = kConsumerThreads - 32;
-
+class Walk : Picking {
  public:
   __device__ Walk(const PersistentStep& step, const Plan& plan, Block& block, char* dynamic)
-      : Rows(step, plan, block, rows_of(dynamic)),
+      : Picking(step, plan, block, rows_of(dynamic)),
         partials_(*reinterpret_cast<Partials*>(dynamic + kRingBytes)),
         experts_{block.s, plan.shape, block.work, shared_address(dynamic), partials_} {}
 
@@ -71,9 +67,6 @@ class Walk : Rows {
     barrier_wait(shared_address(&block_.described), l & 1);
     if (block_.span.exists) attention(block_.layer[l & 1], l).load(block_.span.begin, held);
   }
-  // Of what layer l leaves.
-  __device__ uint32_t tag(int l) const { return block_.epoch + l + 1; }
-
   __device__ __forceinline__ void multiply_qkv(const PersistentLayer& layer, int l) {
     Row x, w;
     thread_ = fresh_thread();
@@ -159,10 +152,6 @@ class Walk : Rows {
     if (thread == kTeller) arrive_at(events().middle);  // its fence takes a while
   }
 
-  __device__ uint64_t* tallies(int l) const {
-    return array<uint64_t>(plan_.at.logits + (block_.epoch + l) % kTallyLayers * kTallyBytes);
-  }
-
   // Every block makes the same picks; pick k is row k of the experts' hidden rows. Then the norm before the experts.
   __device__ __forceinline__ void route(const PersistentLayer& layer, int l) {
     Row x, w;
@@ -181,55 +170,6 @@ class Walk : Rows {
     if (expert < plan_.shape.rule.experts) tallies(l + 2)[tally_at(expert)] = 0;
     consumers_meet();
   }
-
-  __device__ __forceinline__ void choose(int l) {
-    const RouteRule& rule = plan_.shape.rule;
-    bool usable = true;
-    if (plan_.guesses && warp() == 0) barrier_wait(shared_address(&block_.guessed), l & 1);
-    if (thread_ < (rule.experts + 31) / 32 * 32) {
-      usable = bring_logits(tallies(l), rule, thread_, block_.logits, block_.candidates);
-    }
-    usable = consumers_agree(usable);
-    if (thread_ == 0) block_.usable = usable;
-    if (warp() < Candidates::warps(rule)) {
-      leave_pick(pick_of(rule, block_.candidates, usable, thread_));
-      __syncwarp();
-      if (lane() == 0) barrier_arrive(shared_address(&block_.routed));
-    }
-    if (thread_ == kTeller) poll(events().middle, (l + 1) * gridDim.x);
-    consumers_meet();
-  }
-  __device__ __forceinline__ void leave_pick(Pick pick) {
-    const bool exists = pick.rank < plan_.shape.rule.top_k;
-    int place = pick.rank;
-    if (plan_.guesses) {
-      place = settle(exists, pick.expert, plan_.shape.rule.top_k, lane(), block_);
-    }
-    if (!exists) return;
-    block_.s.hit_expert[place] = pick.expert;
-    block_.place_of[pick.rank] = static_cast<uint8_t>(place);
-  }
-
-  // While the last hidden rows are made elsewhere.
-  __device__ __forceinline__ void weigh(const PersistentLayer& layer) {
-    const int lane = thread_ % 32;
-    weigh_picks(plan_.shape.rule, block_.logits, block_.gate_scale, block_.usable, lane,
-                block_.s.hit_expert, block_.s.pick_weight);
-    __syncwarp();
-    if (blockIdx.x == gridDim.x - 1 && lane < plan_.shape.rule.top_k) {
-      const int place = block_.place_of[lane];
-      layer.expert[lane] = block_.s.hit_expert[place];
-      layer.weight[lane] = block_.s.pick_weight[place];
-      if (lane == 0 && plan_.guesses) count_guesses();
-    }
-  }
-  // One thread of the grid.
-  __device__ void count_guesses() const {
-    const int wrong = __popc(block_.wrong_guesses);
-    step_.guesses[0] += plan_.shape.rule.top_k - wrong;
-    step_.guesses[1] += wrong;
-  }
-  using Rows::weigh;
 
   __device__ float* shares() const { return reinterpret_cast<float*>(&partials_); }
 
@@ -252,7 +192,7 @@ class Walk : Rows {
     const Work& work = block_.work;
     const bool tagged = plan_.small_pieces;
     thread_ = fresh_thread();
-    if (warp() == 1) weigh(layer);
+    if (warp() == 1) weigh_experts(layer);
     if (tagged) {
       wait_for_hint(events().hidden_here, (l + 1) * gridDim.x);
     } else {
