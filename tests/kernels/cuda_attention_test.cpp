@@ -274,6 +274,13 @@ TEST_P(FastAttention, SmallPrefill) {
                          {"a chunk, blocks of 64", 4, 1, 128, 64, {{70, 65}, {130, 2}}}});
 }
 
+// Too many for items of half the rows, so two groups consume; enough that blocks go on to a second item.
+TEST_P(FastAttention, SmallPrefillOfManyItems) {
+  std::vector<cases::SequenceCase> sequences{{70, 100}, {0, 129}};
+  for (int i = 0; i < 40; ++i) sequences.push_back({i % 5, 2});
+  expect_the_references({{"a head for each", 4, 4, 64, 16, sequences}});
+}
+
 // Sequences alone give the bits that they give among others.
 TEST_P(FastAttention, BitsDoNotDependOnTheRestOfTheStep) {
   for (const AttentionCase& shape : fast_cases()) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The norm before the experts and the gate's logits on CUDA, each way to them, against sums in f64.
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <deque>
 
 #include <gtest/gtest.h>
 
@@ -64,13 +67,13 @@ TEST(CudaGate, NormAndGateInOneAreTheTwo) {
 
 // A norm and a gate with its logits in f64.
 struct GateCase {
-  GateCase(int64_t num_tokens, int num_experts, int64_t row_width)
+  GateCase(int64_t num_tokens, int num_experts, int64_t row_width, uint32_t seed = 0)
       : tokens(num_tokens),
         experts(num_experts),
         width(row_width),
-        x(cases::random_values(tokens * width, 1, 3)),
-        weight(cases::random_values(width, 3, 2)),
-        gate(cases::random_values(experts * width, 4, 1)) {}
+        x(cases::random_values(tokens * width, 8 * seed + 1, 3)),
+        weight(cases::random_values(width, 8 * seed + 3, 2)),
+        gate(cases::random_values(experts * width, 8 * seed + 4, 1)) {}
 
   std::vector<float> expected_rows() const {
     std::vector<float> rows(x.size());
@@ -177,11 +180,20 @@ TEST(CudaGate, ALogitDoesNotDependOnTheOthers) {
   }
 }
 
+RouteRule renormalized(int experts, int picks) {
+  RouteRule rule;
+  rule.experts = experts;
+  rule.top_k = picks;
+  rule.weigh = RouteRule::Weigh::renormalize;
+  return rule;
+}
+
 // Gates in parts, and what norm_gate_parts and MoeRoute make of them.
 struct PartsOnDevice {
-  PartsOnDevice(const GateCase& c, bool exact, int picks)
+  PartsOnDevice(const GateCase& c, bool exact, const RouteRule& rule)
       : tokens(c.tokens),
-        top_k(picks),
+        top_k(rule.top_k),
+        problem{.rule = rule, .max_tokens = c.tokens},
         x(c.x),
         weight(c.weight),
         gate(c.gate),
@@ -199,11 +211,8 @@ struct PartsOnDevice {
         slot_offset(nullptr, (c.experts + 1) * 4),
         hit(nullptr, c.experts * 4),
         num_hit(nullptr, 4),
-        words(std::vector<uint64_t>(cuda::GateScores::kWords)) {
-    problem.rule.experts = c.experts;
-    problem.rule.top_k = picks;
-    problem.rule.weigh = RouteRule::Weigh::renormalize;
-    problem.max_tokens = tokens;
+        words(std::vector<uint64_t>(cuda::GateScores::kWords)),
+        workspace(nullptr, MoeRoute::workspace_bytes(problem)) {
     if (exact) cuda::round_to_bf16(gate.as<float>(), c.experts * c.width, queue());
     cuda::split_gate({.gate = gate.as<float>(),
                       .num_experts = c.experts,
@@ -227,22 +236,27 @@ struct PartsOnDevice {
             row_token.as<int32_t>(), slot_offset.as<int32_t>(), hit.as<int32_t>(),
             num_hit.as<int32_t>(),   unusable.as<int32_t>()};
   }
-  // Everything that routing gives: picks, weights, rows, offsets.
-  std::vector<std::vector<float>> routed(bool in_one) const {
-    const OnDevice workspace(nullptr, MoeRoute::workspace_bytes(problem));
+  void route_in_one(const OnDevice& by_words) const {
     cuda::NormGateParts call = args;
-    if (in_one) {
-      call.scores = {.rule = problem.rule, .routing = routing(), .words = words.as<uint64_t>()};
-    }
+    call.scores = {.rule = problem.rule, .routing = routing(), .words = by_words.as<uint64_t>()};
     cuda::norm_gate_parts(call, queue());
-    if (!in_one) {
-      MoeRoute::run(problem,
-                    {.logits = logits.as<float>(),
-                     .tokens = tokens,
-                     .routing = routing(),
-                     .workspace = workspace.data()},
-                    queue());
-    }
+  }
+  void route_in_two() const {
+    cuda::norm_gate_parts(args, queue());
+    MoeRoute::run(problem,
+                  {.logits = logits.as<float>(),
+                   .tokens = tokens,
+                   .routing = routing(),
+                   .workspace = workspace.data()},
+                  queue());
+  }
+  std::vector<std::vector<float>> routed(bool in_one) const {
+    if (in_one) route_in_one(words);
+    if (!in_one) route_in_two();
+    return result();
+  }
+  // Everything that routing gives: weights, picks, rows, offsets.
+  std::vector<std::vector<float>> result() const {
     std::vector<std::vector<float>> all{pick_weight.read<float>(tokens * top_k)};
     for (const auto& [array, count] : {std::pair{&expert, tokens * top_k},
                                        {&pick_row, tokens * top_k},
@@ -261,7 +275,7 @@ struct PartsOnDevice {
   MoeRoute::Problem problem;
   cuda::NormGateParts args;
   OnDevice x, weight, gate, high, low, any, unusable, y, rows, logits, expert, pick_weight,
-      pick_row, row_token, slot_offset, hit, num_hit, words;
+      pick_row, row_token, slot_offset, hit, num_hit, words, workspace;
 };
 
 bool runs_in_parts() {
@@ -274,7 +288,8 @@ bool runs_in_parts() {
 void expect_picks_of_the_sums(int64_t tokens, int experts, int64_t width, bool exact) {
   SCOPED_TRACE(testing::Message() << tokens << " tokens, " << experts << " x " << width);
   GateCase c(tokens, experts, width);
-  const PartsOnDevice parts(c, exact, std::min(experts, 8));
+  const RouteRule rule = renormalized(experts, std::min(experts, 8));
+  const PartsOnDevice parts(c, exact, rule);
   ASSERT_TRUE(cuda::norm_gate_parts_accepts(parts.args));
   c.gate = parts.gate.read<float>(experts * width);
   const auto routed = parts.routed(false);
@@ -282,9 +297,67 @@ void expect_picks_of_the_sums(int64_t tokens, int experts, int64_t width, bool e
   expect_near(parts.rows.read_floats(tokens * width, DType::bf16), c.expected_rows(), 4e-3);
   const std::vector<float> logits = parts.logits.read<float>(tokens * experts);
   expect_split_sums(logits, c);
-  const PartsOnDevice one(c, exact, std::min(experts, 8));
+  const PartsOnDevice one(c, exact, rule);
   for (int launch = 0; launch < 3; ++launch) EXPECT_EQ(one.routed(true), routed);
   EXPECT_EQ(one.logits.read<float>(tokens * experts), logits);
+  EXPECT_EQ(one.unusable.read<int32_t>(1)[0], 0);
+}
+
+// Rows without a score first, second and last; one of zeros; one whose squares overflow. Of two experts that follow each other each
+// has the logits of the other.
+GateCase with_odd_rows(GateCase c) {
+  c.x[static_cast<size_t>(c.width - 1)] = NAN;
+  c.x[static_cast<size_t>(c.width)] = INFINITY;
+  c.x[static_cast<size_t>((c.tokens - 1) * c.width + c.width / 2)] = -INFINITY;
+  std::fill_n(c.x.begin() + 2 * c.width, c.width, 0.0f);
+  std::fill_n(c.x.begin() + 3 * c.width, c.width, 1e30f);
+  for (int e = 1; e < c.experts; e += 2) {
+    std::copy_n(c.gate.begin() + (e - 1) * c.width, c.width, c.gate.begin() + e * c.width);
+  }
+  return c;
+}
+
+void expect_picks_of_odd_rows(int64_t tokens, int64_t width, const RouteRule& rule) {
+  SCOPED_TRACE(testing::Message() << tokens << " tokens, " << rule.top_k << " of " << rule.experts);
+  const GateCase c = with_odd_rows(GateCase(tokens, rule.experts, width));
+  const PartsOnDevice two(c, false, rule), one(c, false, rule);
+  ASSERT_EQ(MoeRoute::refusal(two.problem), nullptr);
+  ASSERT_TRUE(cuda::norm_gate_parts_accepts(two.args));
+  const auto routed = two.routed(false);
+  for (int launch = 0; launch < 3; ++launch) EXPECT_EQ(one.routed(true), routed);
+  EXPECT_TRUE(cases::same_bits(one.logits.read<float>(tokens * rule.experts),
+                               two.logits.read<float>(tokens * rule.experts)));
+  EXPECT_EQ(two.unusable.read<int32_t>(1)[0], 3);
+  EXPECT_EQ(one.unusable.read<int32_t>(1)[0], 3 * 3);
+  const std::vector<float>&weight = routed[0], &expert = routed[1];
+  for (const int64_t t : {int64_t{0}, int64_t{1}, int64_t{2}, tokens - 1}) {
+    for (int k = 0; k < rule.top_k; ++k) {
+      const auto at = static_cast<size_t>(t * rule.top_k + k);
+      EXPECT_EQ(expert[at], static_cast<float>(k)) << "token " << t;
+      EXPECT_EQ(weight[at] == 0, t != 2) << "token " << t;
+    }
+  }
+}
+
+std::vector<RouteRule> many_rules() {
+  using Score = RouteRule::Score;
+  using Weigh = RouteRule::Weigh;
+  using GroupScore = RouteRule::GroupScore;
+  return {
+      {60, 8, Score::softmax, Weigh::raw},
+      {64, 6, Score::softmax, Weigh::raw, GroupScore::max, 1, 1, 0, 16},
+      {17, 4, Score::softmax, Weigh::softmax_after_top_k},
+      {5, 5, Score::softmax, Weigh::renormalize},
+      {64, 1, Score::softmax, Weigh::raw},
+      {128, 9, Score::softmax, Weigh::renormalize},
+      {256, 32, Score::softmax, Weigh::renormalize},
+      {64, 4, Score::softmax, Weigh::renormalize, GroupScore::max, 1, 1, 0.5f},
+      {64, 6, Score::sigmoid, Weigh::raw},
+      {128, 12, Score::sigmoid, Weigh::renormalize},
+      {200, 13, Score::sqrt_softplus, Weigh::renormalize},
+      {160, 6, Score::softmax, Weigh::raw, GroupScore::max, 8, 3, 0, 16},
+      {256, 8, Score::sigmoid, Weigh::renormalize, GroupScore::sum_top_2, 8, 4, 1e-20f, 2.5f},
+  };
 }
 
 // What scripts/gpu_sanitize.txt runs.
@@ -294,6 +367,10 @@ TEST(CudaGate, SmallNormGateAndPicksInOneLaunch) {
   expect_picks_of_the_sums(1, 5, 32, true);
   expect_picks_of_the_sums(43, 17, 1024, false);
   expect_picks_of_the_sums(85, 160, 288, false);
+  RouteRule groups = renormalized(20, 9);
+  groups.num_groups = 4;
+  groups.top_groups = 3;
+  expect_picks_of_odd_rows(43, 32, groups);
 }
 
 TEST(CudaGate, NormGateAndPicksInOneLaunch) {
@@ -310,6 +387,44 @@ TEST(CudaGate, NormGateAndPicksInOneLaunch) {
                                          {256, 7168}}) {
       for (const bool exact : {true, false})
         expect_picks_of_the_sums(tokens, experts, width, exact);
+    }
+  }
+}
+
+TEST(CudaGate, PicksOfOddRowsByManyRules) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!runs_in_parts()) GTEST_SKIP() << "for sm_90 alone";
+  for (const int64_t tokens : {41, 257}) {
+    for (const RouteRule& rule : many_rules()) expect_picks_of_odd_rows(tokens, 288, rule);
+  }
+}
+
+// What a launch left in the words is not taken for what the next one says.
+TEST(CudaGate, LaunchesThatFollowEachOtherShareTheWords) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!runs_in_parts()) GTEST_SKIP() << "for sm_90 alone";
+  std::deque<PartsOnDevice> launches;
+  std::vector<std::vector<std::vector<float>>> expected;
+  for (const auto& [tokens, experts, picks] : {std::array<int, 3>{257, 128, 8},
+                                               {41, 128, 6},
+                                               {500, 128, 8},
+                                               {17, 17, 1},
+                                               {500, 64, 6},
+                                               {257, 200, 9},
+                                               {41, 256, 32},
+                                               {257, 60, 8},
+                                               {17, 128, 9},
+                                               {500, 128, 1}}) {
+    const GateCase c(tokens, experts, 288, static_cast<uint32_t>(launches.size()));
+    const RouteRule rule = renormalized(experts, picks);
+    expected.push_back(PartsOnDevice(c, false, rule).routed(false));
+    ASSERT_TRUE(cuda::norm_gate_parts_accepts(launches.emplace_back(c, false, rule).args));
+  }
+  const OnDevice words(std::vector<uint64_t>(cuda::GateScores::kWords));
+  for (int round = 0; round < 10; ++round) {
+    for (const PartsOnDevice& launch : launches) launch.route_in_one(words);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(launches[i].result(), expected[i]) << "launch " << i << " of round " << round;
     }
   }
 }
@@ -333,7 +448,7 @@ TEST(CudaGate, ALogitInPartsDoesNotDependOnTheOthers) {
   constexpr int64_t kTokens = 77, kWidth = 2304;
   constexpr int kExperts = 40;
   const GateCase c(kTokens, kExperts, kWidth);
-  const PartsOnDevice parts(c, false, 4);
+  const PartsOnDevice parts(c, false, renormalized(kExperts, 4));
   cuda::norm_gate_parts(parts.args, queue());
   const std::vector<float> all = parts.logits.read<float>(kTokens * kExperts);
   for (const int64_t first : {0, 5, 76}) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -28,9 +29,9 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
 
 // A product on the device; behind x lie rows of NaN.
 struct Product {
-  Product(int64_t tokens, int64_t n, int64_t k)
-      : x_values(cases::bf16_values(tokens * k, 1)),
-        w_values(cases::bf16_values(n * k, 2)),
+  Product(int64_t tokens, int64_t n, int64_t k, uint32_t seed = 0)
+      : x_values(cases::bf16_values(tokens * k, 16 * seed + 1)),
+        w_values(cases::bf16_values(n * k, 16 * seed + 2)),
         x(with_nan(x_values, 64 * k)),
         w(on_device(w_values, DType::bf16)),
         y(nullptr, tokens * n * 2) {
@@ -172,62 +173,96 @@ struct Written {
   OnDevice q, k, v;
 };
 
-void check_heads(const HeadsCase& c) {
-  constexpr int kBlock = 32;
-  const int64_t n = (c.heads + 2 * c.kv_heads) * 128, blocks = c.tokens / kBlock + 3;
-  const int64_t cache = blocks * kBlock * c.kv_heads * 128;
-  const Product product(c.tokens, n, c.k);
-  const bool full = c.norm == cuda::QkNormKind::full_width;
-  const OnDevice q_norm(cases::random_values(128 * (full ? c.heads : 1), 2, 1)),
-      k_norm(cases::random_values(128 * (full ? c.kv_heads : 1), 3, 1)),
-      words(std::vector<uint64_t>(cuda::FullHeadWords::kCount)),
-      cos(cases::random_values(c.tokens * 64, 4, 1)),
-      sin(cases::random_values(c.tokens * 64, 5, 1)), sums(nullptr, c.tokens * n * 4);
-  auto slots = cases::scrambled(blocks * kBlock, 7), rows = cases::scrambled(c.tokens, 8);
-  slots.resize(static_cast<size_t>(c.tokens));
-  const OnDevice slot(slots), row(rows);
-  const Written two(c, cache), one(c, cache);
-  cuda::PrepareHeads heads{.heads = c.heads,
-                           .kv_heads = c.kv_heads,
-                           .head_dim = 128,
-                           .rotary_dim = 128,
-                           .norm = c.norm,
-                           .eps = 1e-5f,
-                           .clip = c.clip,
-                           .block_tokens = kBlock,
-                           .qkv = sums.as<float>(),
-                           .q_norm = q_norm.as<float>(),
-                           .k_norm = k_norm.as<float>(),
-                           .cos = cos.as<float>(),
-                           .sin = sin.as<float>(),
-                           .rope_row = row.as<int32_t>(),
-                           .slot = slot.as<int32_t>(),
-                           .q = two.q.data(),
-                           .k_cache = two.k.data(),
-                           .v_cache = two.v.data(),
-                           .tokens = c.tokens,
-                           .words = words.as<uint64_t>()};
-  cuda::Dense plain = product.args;
-  plain.y_bf16 = nullptr;
-  plain.y = sums.as<float>();
-  cuda::dense_plain(plain, queue());
-  cuda::prepare_heads(heads, queue());
-  heads.qkv = nullptr;
-  heads.q = one.q.data();
-  heads.k_cache = one.k.data();
-  heads.v_cache = one.v.data();
-  ASSERT_TRUE(cuda::dense_tile_heads(product.args, heads, queue()));
-  const std::vector<float> first = one.all(c, cache);
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_TRUE(cuda::dense_tile_heads(product.args, heads, queue()));
-    ASSERT_EQ(one.all(c, cache), first);
+// A case's inputs, and what a product and prepare_heads, and both in one, make of them.
+struct HeadsOnDevice {
+  explicit HeadsOnDevice(const HeadsCase& of, uint32_t seed = 0)
+      : c(of),
+        product(c.tokens, num_outputs(), c.k, seed),
+        q_norm(cases::random_values(128 * (full() ? c.heads : 1), 16 * seed + 2, 1)),
+        k_norm(cases::random_values(128 * (full() ? c.kv_heads : 1), 16 * seed + 3, 1)),
+        cos(cases::random_values(c.tokens * 64, 16 * seed + 4, 1)),
+        sin(cases::random_values(c.tokens * 64, 16 * seed + 5, 1)),
+        sums(nullptr, c.tokens * num_outputs() * 4),
+        slot(some_slots()),
+        row(cases::scrambled(c.tokens, 8)),
+        two(c, cache()),
+        one(c, cache()) {}
+
+  bool full() const { return c.norm == cuda::QkNormKind::full_width; }
+  int64_t num_outputs() const { return (c.heads + 2 * c.kv_heads) * 128; }
+  int64_t num_slots() const { return (c.tokens / kBlock + 3) * kBlock; }
+  int64_t cache() const { return num_slots() * c.kv_heads * 128; }
+  std::vector<int32_t> some_slots() const {
+    std::vector<int32_t> slots = cases::scrambled(num_slots(), 7);
+    slots.resize(static_cast<size_t>(c.tokens));
+    return slots;
   }
+  cuda::PrepareHeads heads(const Written& to) const {
+    return {.heads = c.heads,
+            .kv_heads = c.kv_heads,
+            .head_dim = 128,
+            .rotary_dim = 128,
+            .norm = c.norm,
+            .eps = 1e-5f,
+            .clip = c.clip,
+            .block_tokens = kBlock,
+            .q_norm = q_norm.as<float>(),
+            .k_norm = k_norm.as<float>(),
+            .cos = cos.as<float>(),
+            .sin = sin.as<float>(),
+            .rope_row = row.as<int32_t>(),
+            .slot = slot.as<int32_t>(),
+            .q = to.q.data(),
+            .k_cache = to.k.data(),
+            .v_cache = to.v.data(),
+            .tokens = c.tokens};
+  }
+  void run_two() const {
+    cuda::Dense plain = product.args;
+    plain.y_bf16 = nullptr;
+    plain.y = sums.as<float>();
+    cuda::dense_plain(plain, queue());
+    cuda::PrepareHeads call = heads(two);
+    call.qkv = sums.as<float>();
+    cuda::prepare_heads(call, queue());
+  }
+  bool run_one(const OnDevice& words) const {
+    cuda::PrepareHeads call = heads(one);
+    call.words = words.as<uint64_t>();
+    return cuda::dense_tile_heads(product.args, call, queue());
+  }
+  std::vector<float> result() const { return one.all(c, cache()); }
   // Both round the same sums but for their last bits.
-  const int64_t queries = c.tokens * c.heads * 128;
-  expect_near(one.q.read_floats(queries, DType::bf16), two.q.read_floats(queries, DType::bf16),
-              5e-4);
-  expect_near(one.k.read_floats(cache, DType::bf16), two.k.read_floats(cache, DType::bf16), 5e-4);
-  expect_near(one.v.read_floats(cache, DType::bf16), two.v.read_floats(cache, DType::bf16), 5e-4);
+  void expect_the_two() const {
+    const int64_t queries = c.tokens * c.heads * 128;
+    for (const auto& [found, expected, count] : {std::tuple{&one.q, &two.q, queries},
+                                                 {&one.k, &two.k, cache()},
+                                                 {&one.v, &two.v, cache()}}) {
+      expect_near(found->read_floats(count, DType::bf16), expected->read_floats(count, DType::bf16),
+                  5e-4);
+    }
+  }
+
+  static constexpr int kBlock = 32;
+  HeadsCase c;
+  Product product;
+  OnDevice q_norm, k_norm, cos, sin, sums, slot, row;
+  Written two, one;
+};
+
+OnDevice no_words() { return OnDevice(std::vector<uint64_t>(cuda::FullHeadWords::kCount)); }
+
+void check_heads(const HeadsCase& c) {
+  const HeadsOnDevice on(c);
+  const OnDevice words = no_words();
+  on.run_two();
+  ASSERT_TRUE(on.run_one(words));
+  const std::vector<float> first = on.result();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(on.run_one(words));
+    ASSERT_EQ(on.result(), first);
+  }
+  on.expect_the_two();
 }
 
 TEST(CudaTile, HeadsBehindAProductAreTheTwo) {
@@ -244,6 +279,70 @@ TEST(CudaTile, HeadsBehindAProductAreTheTwo) {
                              {12, 6, 1024, 192, QkNormKind::full_width}}) {
     SCOPED_TRACE(fmt::format("{} + {} heads, {} tokens, {}", c.heads, c.kv_heads, c.tokens, c.k));
     check_heads(c);
+  }
+}
+
+// What a launch left in the words is not taken for what the next one says.
+TEST(CudaTile, FullHeadsThatFollowEachOtherShareTheWords) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!tiles_run()) GTEST_SKIP() << "for sm_90 of 132 multiprocessors alone";
+  const OnDevice words = no_words();
+  constexpr auto kFull = cuda::QkNormKind::full_width;
+  std::deque<HeadsOnDevice> launches;
+  for (const HeadsCase& c : {HeadsCase{16, 16, 512, 128, kFull},
+                             {16, 4, 1024, 64, kFull},
+                             {10, 10, 768, 192, kFull},
+                             {11, 11, 768, 64, kFull},  // takes all multiprocessors of an H200
+                             {16, 16, 512, 64, kFull},
+                             {12, 6, 1024, 64, kFull}}) {
+    SCOPED_TRACE(fmt::format("{} + {} heads, {} tokens", c.heads, c.kv_heads, c.tokens));
+    launches.emplace_back(c, static_cast<uint32_t>(1 + launches.size())).run_two();
+    const OnDevice others = no_words();
+    if (launches.back().run_one(others)) continue;
+    EXPECT_EQ(c.heads, 11) << "refused";
+    launches.pop_back();
+  }
+  std::vector<std::vector<float>> alone;
+  for (const HeadsOnDevice& launch : launches) {
+    launch.expect_the_two();
+    alone.push_back(launch.result());
+  }
+  for (int round = 0; round < 5; ++round) {
+    for (const HeadsOnDevice& launch : launches) ASSERT_TRUE(launch.run_one(words));
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(launches[i].result(), alone[i]) << "launch " << i << " of round " << round;
+    }
+  }
+}
+
+// Only what tokens with a NaN give changes.
+TEST(CudaTile, FullHeadsBesideRowsOfNaNKeepTheirBits) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!tiles_run()) GTEST_SKIP() << "for sm_90 of 132 multiprocessors alone";
+  const HeadsCase c{16, 4, 1024, 64, cuda::QkNormKind::full_width};
+  HeadsOnDevice on(c);
+  const OnDevice words = no_words();
+  ASSERT_TRUE(on.run_one(words));
+  const std::vector<float> good = on.result();
+  std::vector<float> x = on.product.x_values;
+  const std::array<int64_t, 4> bad{0, 5, 200, 1023};
+  for (const int64_t t : bad) x[static_cast<size_t>(t * c.k + 7)] = NAN;
+  const OnDevice changed = on_device(x, DType::bf16);
+  on.product.args.x = changed.data();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(on.run_one(words));
+    std::vector<float> found = on.result();
+    for (const int64_t t : bad) {
+      EXPECT_TRUE(std::isnan(found[static_cast<size_t>(t * c.heads * 128)])) << "token " << t;
+    }
+    int64_t lost = 0;
+    for (size_t at = 0; at < found.size(); ++at) {
+      if (!std::isnan(found[at])) continue;
+      found[at] = good[at];
+      ++lost;
+    }
+    EXPECT_TRUE(cases::same_bits(found, good));
+    EXPECT_EQ(lost, std::ssize(bad) * on.num_outputs());
   }
 }
 
