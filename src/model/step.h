@@ -61,7 +61,7 @@ struct AheadCounts {
 /// Picks of single tokens that a device guessed, to read their experts early, since the model was loaded.
 struct GuessCounts {
   uint64_t right = 0;
-  uint64_t wrong = 0;  ///< what was read of their experts was for nothing
+  uint64_t wrong = 0;  ///< what was read of their experts, if anything, was for nothing
 };
 
 /// Sees every layer's routing as it happens (for statistics). Called on the driving thread, between

@@ -2,6 +2,7 @@
 // Every entry of the device MoE layer against plain f64, over the shared cases, with poisoned outputs and guarded arrays.
 // Needs a CUDA device; without one every test says that it was skipped.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -329,6 +330,33 @@ TEST_F(CudaMoe, PackedOnTheDeviceAsOnTheHost) {
     EXPECT_EQ(w2.host(), expected2);
     EXPECT_TRUE(w13.bytes().guards_are_intact() && w2.bytes().guards_are_intact());
   }
+  EXPECT_EQ(cuda_error(), "");
+}
+
+TEST_F(CudaMoe, AGateForTheRowsOfAnotherNorm) {
+  constexpr int64_t kExperts = 5, kWidth = 96;
+  std::vector<float> gate(kExperts * kWidth), gate_norm(kWidth), row_norm(kWidth);
+  for (size_t i = 0; i < gate.size(); ++i) gate[i] = static_cast<float>(i % 7) - 2.75f;
+  for (size_t d = 0; d < row_norm.size(); ++d) {
+    gate_norm[d] = 0.5f + static_cast<float>(d % 3);
+    row_norm[d] = d % 5 == 0 ? 0.0f : 1.25f + static_cast<float>(d % 4);
+  }
+  testing::DeviceArray<float> gates(kExperts * kWidth), gate_norms(kWidth), row_norms(kWidth);
+  testing::DeviceArray<uint16_t> to(kExperts * kWidth);
+  gates.set(gate);
+  gate_norms.set(gate_norm);
+  row_norms.set(row_norm);
+  gate_of_other_norm_on_device(gates.data(), gate_norms.data(), row_norms.data(), kExperts, kWidth,
+                               to.data(), nullptr);
+  const std::vector<uint16_t> found = to.host();
+  for (size_t i = 0; i < found.size(); ++i) {
+    const size_t d = i % kWidth;
+    const float expected = row_norm[d] == 0 ? 0.0f : gate[i] * gate_norm[d] / row_norm[d];
+    const auto value = std::bit_cast<float>(uint32_t{found[i]} << 16);
+    ASSERT_NEAR(value, expected, std::abs(expected) / 256)
+        << "expert " << i / kWidth << ", input " << d;
+  }
+  EXPECT_TRUE(to.bytes().guards_are_intact());
   EXPECT_EQ(cuda_error(), "");
 }
 

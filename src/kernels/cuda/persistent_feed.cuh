@@ -28,10 +28,9 @@ class Feed {
     }
   }
 
-  /// The first weights that up() would send, if the picks are as guessed.
-  __device__ __forceinline__ void guess(const Block& block, const char* w13) {
+  /// The first `left` stages that up() would send, if the picks are as guessed.
+  __device__ __forceinline__ void guess(const Block& block, int left, const char* w13) {
     const Work& work = block.work;
-    int left = kGuessStages;
 #pragma unroll 1
     for (int item = static_cast<int>(blockIdx.x); left > 0 && item < work.items;
          item += static_cast<int>(gridDim.x)) {

@@ -23,7 +23,8 @@ class Picking : protected Rows {
   __device__ __forceinline__ void choose(int l) {
     const RouteRule& rule = plan_.shape.rule;
     bool usable = true;
-    if (plan_.guesses && warp() == 0) barrier_wait(shared_address(&block_.guessed), l & 1);
+    if (plan_.guessed_stages > 0 && warp() == 0)
+      barrier_wait(shared_address(&block_.guessed), l & 1);
     if (thread_ < (rule.experts + 31) / 32 * 32) {
       usable = bring_logits(tallies(l), rule, thread_, block_.logits, block_.candidates);
     }
@@ -40,7 +41,7 @@ class Picking : protected Rows {
   __device__ __forceinline__ void leave_pick(Pick pick) {
     const bool exists = pick.rank < plan_.shape.rule.top_k;
     int place = pick.rank;
-    if (plan_.guesses) {
+    if (plan_.guessed_stages > 0) {
       place = settle(exists, pick.expert, plan_.shape.rule.top_k, lane(), block_);
     }
     if (!exists) return;
@@ -58,7 +59,7 @@ class Picking : protected Rows {
       const int place = block_.place_of[lane];
       layer.expert[lane] = block_.s.hit_expert[place];
       layer.weight[lane] = block_.s.pick_weight[place];
-      if (lane == 0 && plan_.guesses) count_guesses();
+      if (lane == 0 && plan_.guessed_stages > 0) count_guesses();
     }
   }
   // One thread of the grid.

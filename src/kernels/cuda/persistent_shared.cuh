@@ -228,13 +228,23 @@ struct Workspace {
   }
 };
 
+/// Of items of so many stages, each dealt to the groups from the first one on: as many, up to kGuessStages, as no group has more than its
+/// ring has room for. Else who sends them would wait for the picks in front of a guess.
+inline int stages_in_rings(int item_stages) noexcept {
+  int in_ring[kGroups] = {};
+  for (int stage = 0; stage < kGuessStages; ++stage) {
+    if (++in_ring[stage % item_stages % kGroups] > kStages) return stage;
+  }
+  return kGuessStages;
+}
+
 /// What the host works out once.
 struct Plan {
   Shape shape;
   DenseCut qkv, output;
   int expert_bits = 0;  // experts are dealt to threads by powers of two
   bool small_pieces;    // the inputs of a piece of the down product fit into shared memory
-  bool guesses;         // picks are guessed, and settled by the warp that makes them
+  int guessed_stages;  // that a block reads as guessed at most, picks being settled by the warp that makes them; 0: nothing is guessed
   Workspace at;
 
   Plan(const PersistentStep& step, int blocks)
@@ -244,7 +254,8 @@ struct Plan {
         at(step, blocks) {
     small_pieces =
         shape.rule.top_k * std::min(shape.down_share, shape.down_blocks) * 128 <= kRowBytes;
-    guesses = shape.rule.experts <= kMostGuessed && Candidates::warps(shape.rule) == 1;
+    const bool can = shape.rule.experts <= kMostGuessed && Candidates::warps(shape.rule) == 1;
+    guessed_stages = can ? stages_in_rings((shape.up_blocks + kStageBlocks - 1) / kStageBlocks) : 0;
     while (1 << expert_bits < shape.rule.experts) ++expert_bits;
   }
 };

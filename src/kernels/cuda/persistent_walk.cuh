@@ -39,7 +39,7 @@ class Walk : Picking {
  private:
   // One thread, before the consumers meet and write over the rows of the q, k, v product.
   __device__ __forceinline__ void wait_for_foresight(int l) const {
-    if (plan_.guesses && thread_ == kTeller) {
+    if (plan_.guessed_stages > 0 && thread_ == kTeller) {
       barrier_wait(shared_address(&block_.rows_read), l & 1);
     }
   }
@@ -84,7 +84,8 @@ class Walk : Picking {
     if (thread_ == 0) block_.attention_scale = scale;
     store_rows(x, scale);
     consumers_meet();
-    if (plan_.guesses && thread_ == 0) barrier_arrive(shared_address(&block_.rows_there));
+    if (plan_.guessed_stages > 0 && thread_ == 0)
+      barrier_arrive(shared_address(&block_.rows_there));
     renew();
     consume_dense(experts_, plan_.qkv, block_.qkv_place[warp()], block_.qkv_stages, rows_, block_);
     consumers_meet();
@@ -176,8 +177,8 @@ class Walk : Picking {
   __device__ __forceinline__ void up(int l) {
     const bool tagged = plan_.small_pieces;
     renew();
-    multiply_up(experts_, block_, plan_.guesses ? kGuessStages : 0,
-                reinterpret_cast<const bf16*>(rows_), shares(), hidden(), tagged, tag(l));
+    multiply_up(experts_, block_, plan_.guessed_stages, reinterpret_cast<const bf16*>(rows_),
+                shares(), hidden(), tagged, tag(l));
     consumers_meet();
     if (thread_ == 0) {
       if (tagged) {

@@ -35,12 +35,13 @@ __device__ __forceinline__ void produce(const PersistentStep& step, const Plan& 
     const PersistentLayer& layer = block.layer[l & 1];
     feed.dense(plan.qkv, layer.qkv, kQkvCopies);
     feed.dense(plan.output, layer.output, kOutputCopies);
-    if (plan.guesses) {
+    const bool guesses = plan.guessed_stages > 0 && static_cast<int>(blockIdx.x) < block.work.items;
+    if (guesses) {  // a block without items might wait for a phase that is over: nobody waits for it
       barrier_wait(shared_address(&block.guessed), l & 1);
-      feed.guess(block, static_cast<const char*>(layer.w13));
+      feed.guess(block, plan.guessed_stages, static_cast<const char*>(layer.w13));
     }
     barrier_wait(shared_address(&block.routed), l & 1);
-    feed.up(block, plan.guesses ? kGuessStages : 0, static_cast<const char*>(layer.w13));
+    feed.up(block, plan.guessed_stages, static_cast<const char*>(layer.w13));
     feed.down(block.work, static_cast<const char*>(layer.w2));
   }
 }
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(kStepThreads, 1)
     give_registers<kProducerRegisters>();
     if (threadIdx.x == kConsumerThreads) produce(step, plan, block, shared_address(dynamic));
     if (warp_id() == kConsumers + 1) Scout(step, block).run();
-    if (warp_id() > kConsumers + 1 && plan.guesses) {
+    if (warp_id() > kConsumers + 1 && plan.guessed_stages > 0) {
       Foresight(step, plan, block, shared_address(rows_of(dynamic))).run();
     }
   } else {
@@ -198,7 +199,7 @@ const char* persistent_refusal(const PersistentStep& step) noexcept {
 }
 
 bool persistent_guesses(const PersistentStep& step) noexcept {
-  return Plan(step, num_multiprocessors()).guesses;
+  return Plan(step, num_multiprocessors()).guessed_stages > 0;
 }
 
 int64_t persistent_workspace(const PersistentStep& step) noexcept {
