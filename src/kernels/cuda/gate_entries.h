@@ -16,7 +16,8 @@ struct GateScores {
       nullptr;  ///< [kWords], zero when created; of one call at a time. Null: no picks are made
 };
 
-/// logits[t, e] = gate[e] . rms_norm(x[t]), from gates in parts as split_gate makes them.
+/// logits[t, e] = gate[e] . rms_norm(x[t]), from gates in parts as split_gate makes them: complete before the launch in front of this one
+/// has begun, as is the norm's weight.
 struct NormGateParts {
   NormRows norm;                    ///< row and y_split are null
   const void* gate_high = nullptr;  ///< [E, 2 D] bf16: high | high
