@@ -74,4 +74,26 @@ void launch_chained(void (*kernel)(Parameters...), dim3 grid, unsigned threads, 
   cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 
+// Clusters of `blocks` blocks that the device holds at once, when nothing else is on it; 0 if it does not say. Raises the kernel's limit
+// of shared memory.
+template <class... Parameters>
+int clusters_at_once(void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
+                     int shared_bytes) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {blocks, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  int clusters = 0;
+  const bool known = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                          shared_bytes) == cudaSuccess &&
+                     cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess;
+  if (!known) (void)cudaGetLastError();  // or the next launch would be blamed
+  return known ? clusters : 0;
+}
+
 }  // namespace switchyard::cuda

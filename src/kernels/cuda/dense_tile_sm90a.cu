@@ -45,25 +45,10 @@ __global__ void __cluster_dims__(TileT::kCluster, 1, 1) __launch_bounds__(TileT:
 // Blocks in one wave: the clusters that the device holds at once.
 template <class TileT, class OutT>
 int most_blocks() {
-  static const int most = [] {
-    constexpr int kBytes = static_cast<int>(sizeof(DenseTileShared<TileT>));
-    const auto kernel = dense_tile_kernel<TileT, OutT>;
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {TileT::kCluster, 1, 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(TileT::kCluster);
-    config.blockDim = dim3(TileT::kThreads);
-    config.dynamicSmemBytes = kBytes;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    int clusters = 0;
-    const bool known = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                            kBytes) == cudaSuccess &&
-                       cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess;
-    if (!known) (void)cudaGetLastError();  // or the next launch would be blamed
-    return known ? clusters * TileT::kCluster : 0;
-  }();
+  static const int most =
+      clusters_at_once(dense_tile_kernel<TileT, OutT>, TileT::kCluster, TileT::kThreads,
+                       static_cast<int>(sizeof(DenseTileShared<TileT>))) *
+      TileT::kCluster;
   return most;
 }
 

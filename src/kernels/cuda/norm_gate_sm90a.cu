@@ -208,24 +208,8 @@ struct Launch {
   }
   /// That the device holds at once.
   static int most_clusters() noexcept {
-    static const int most = [] {
-      const auto kernel = norm_gate_parts_kernel<SplitT>;
-      cudaLaunchAttribute cluster{};
-      cluster.id = cudaLaunchAttributeClusterDimension;
-      cluster.val.clusterDim = {kBlocks, 1, 1};
-      cudaLaunchConfig_t config{};
-      config.gridDim = dim3(kBlocks);
-      config.blockDim = dim3(kThreads);
-      config.dynamicSmemBytes = kBytes;
-      config.attrs = &cluster;
-      config.numAttrs = 1;
-      int clusters = 0;
-      const bool known = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              kBytes) == cudaSuccess &&
-                         cudaOccupancyMaxActiveClusters(&clusters, kernel, &config) == cudaSuccess;
-      if (!known) (void)cudaGetLastError();  // or the next launch would be blamed
-      return known ? std::min(clusters, kMostClusters) : 0;
-    }();
+    static const int most = std::min(
+        clusters_at_once(norm_gate_parts_kernel<SplitT>, kBlocks, kThreads, kBytes), kMostClusters);
     return most;
   }
 };
