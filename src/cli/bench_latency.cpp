@@ -268,7 +268,7 @@ void BenchLatency::print_json(const std::vector<Measurement>& measurements) cons
     json.begin_object().field("model", summary.architecture).field("path", model_.engine.model);
     json.field("random", model_.engine.random_model);
     if (!model_.engine.random_model.empty())
-      json.field("random_spread", double{model_.engine.random_spread});
+      json.field("random_spread", static_cast<double>(model_.engine.random_spread));
     json.field("device", summary.device);
     json.field("weight_bytes", summary.weight_bytes);
     json.field("total_parameters", summary.total_parameters);
