@@ -234,7 +234,9 @@ void Serve::observe(serve::ServerOptions& options) {
   engine.wants_routed_step = [this] { return routing_record_.wanted(); };
   options.routing_record = &routing_record_;
   options.model_hash =
-      model_hash(engine.random_model.empty() ? engine.model : "random " + engine.random_model);
+      model_hash(engine.random_model.empty()
+                     ? engine.model
+                     : fmt::format("random {} {}", engine.random_model, engine.random_spread));
   options.vllm_metrics = compat_ == "vllm";
   options.log_format = log_format_ == "json"   ? serve::LogFormat::json
                        : log_format_ == "text" ? serve::LogFormat::text

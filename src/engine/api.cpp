@@ -85,7 +85,13 @@ Result<Folder> read_folder(const std::string& path) {
 }
 
 /// What a folder of random weights would say.
-Result<Folder> read_random(const std::string& name) {
+Result<Folder> read_random(const std::string& name, float spread) {
+  constexpr float kMostSpread = 10;
+  if (!(spread >= 0 && spread <= kMostSpread))
+    return fail(
+        Code::bad_request,
+        "experts' mean logits cannot be {} deviations apart: give a spread from 0 (even) to {}",
+        spread, kMostSpread);
   Folder folder;
   SWITCHYARD_ASSIGN(folder.config, model::read_geometry(name));
   folder.tokenizer = engine::make_number_tokenizer(folder.config.vocab);
@@ -349,7 +355,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options) {
   const int64_t start_ns = now_ns();
   SWITCHYARD_ASSIGN(Folder folder, options.random_model.empty()
                                        ? read_folder(options.model)
-                                       : read_random(options.random_model));
+                                       : read_random(options.random_model, options.random_spread));
   auto opened = std::make_unique<OpenedEngine>(options, std::move(folder));
   SWITCHYARD_TRY(opened->load(start_ns));
   return std::unique_ptr<Engine>(std::move(opened));

@@ -81,6 +81,9 @@ TEST(Usage, DevicesAndGeometriesAreNamedInTheirErrors) {
   EXPECT_NE(absent.err.find("CUDA"), std::string::npos) << absent.err;
   expect_refused(run_program({"bench", "latency", "--random", "gpt"}), 2, "mixtral-8x7b");
   expect_refused(run_program({"bench", "latency"}), 2, "--random NAME");
+  expect_refused(run_program({"bench", "latency", "--device", "cuda", "--random", "olmoe-1b-7b",
+                              "--random-spread", "nan"}),
+                 2, "give a spread from 0");
   expect_refused(run_program({"bench", "latency", "models/demo", "--random-spread", "1"}), 2,
                  "--random");
   expect_refused(run_program({"serve", "--random", "gpt"}), 2, "mixtral-8x7b");
