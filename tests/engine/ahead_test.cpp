@@ -35,6 +35,7 @@ class AheadModel final : public ModelPort {
     if (known) {
       EXPECT_EQ(pick_, foreseen_pick_) << "the step begun ahead";
     }
+    ++steps_;
     const bool may = goes_ahead_ && input.goes_on_unless != nullptr && has_room(input);
     const bool unless = input.goes_on_unless != nullptr && *input.goes_on_unless;
     if (ahead_.decide_by(0, static_cast<int>(pick_.size())) && may && !unless) begin(input);
@@ -43,10 +44,13 @@ class AheadModel final : public ModelPort {
     return picked;
   }
   model::AheadCounts steps_ahead() const noexcept override { return ahead_.counts(); }
+  model::GuessCounts guesses() const noexcept override { return {7 * steps_, 2 * steps_}; }
   void between_steps() override {}
 
  private:
   using Arrays = std::vector<std::vector<int32_t>>;
+
+  uint64_t steps_ = 0;
 
   static std::vector<int32_t> copy(const TensorView& view) {
     return {view.as<int32_t>(), view.as<int32_t>() + view.shape.elements()};
@@ -102,6 +106,7 @@ struct Outcome {
   std::vector<FinishReason> finish;
   std::vector<std::string> series;  // what must not depend on going ahead
   model::AheadCounts ahead;
+  model::GuessCounts guesses;
   std::string metrics;
 };
 
@@ -151,6 +156,7 @@ Outcome run(bool goes_ahead) {
     outcome.finish.push_back(one.finish());
   }
   outcome.ahead = model.steps_ahead();
+  outcome.guesses = model.guesses();
   outcome.metrics = metrics.prometheus_text();
   for (const char* name : {"switchyard_generation_tokens_total",
                            "switchyard_requests_finished_total{finish_reason=\"stop\"}",
@@ -188,6 +194,16 @@ TEST(Ahead, WhatWasForNothingIsCounted) {
        {std::pair{"used", ahead.ahead.used}, {"wasted", ahead.ahead.wasted}, {"failed", 0}}) {
     const auto name = std::string("switchyard_steps_ahead_total{outcome=\"") + outcome + "\"}";
     EXPECT_EQ(line_of(ahead.metrics, name), name + " " + std::to_string(count));
+  }
+}
+
+TEST(Ahead, GuessesRightAndWrongAreCounted) {
+  const Outcome seen = run(true);
+  EXPECT_GT(seen.guesses.wrong, 0u);
+  for (const auto& [guess, count] :
+       {std::pair{"right", seen.guesses.right}, {"wrong", seen.guesses.wrong}}) {
+    const auto name = std::string("switchyard_guessed_picks_total{guess=\"") + guess + "\"}";
+    EXPECT_EQ(line_of(seen.metrics, name), name + " " + std::to_string(count));
   }
 }
 
