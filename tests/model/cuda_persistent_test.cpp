@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -65,7 +66,7 @@ class Picks final : public model::RoutingObserver {
 
 class Sequence {
  public:
-  Sequence(const char* config, bool persistent)
+  Sequence(const std::string& config, bool persistent)
       : pool_(PoolOptions{.num_threads = 2, .pin = false}) {
     const Result<Json> json = parse_json(config, "a test's model");
     EXPECT_TRUE(json.ok()) << json.error().message;
@@ -127,11 +128,25 @@ class Sequence {
 
 struct Case {
   const char* name;
-  const char* config;
+  std::string config;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
-constexpr Case kCases[] = {
+// What attention adds outweighs the stream before it, from which picks are guessed.
+std::string outweighed(int width, int layers, int heads, double attention_scale, int experts,
+                       int picks, int ffn_width) {
+  return fmt::format(
+      R"({{"architectures": ["GraniteMoeForCausalLM"], "model_type": "granitemoe",
+      "hidden_act": "silu", "hidden_size": {}, "num_hidden_layers": {}, "num_attention_heads": {},
+      "num_key_value_heads": 8, "attention_bias": false, "vocab_size": 2048,
+      "num_local_experts": {}, "num_experts_per_tok": {}, "intermediate_size": {},
+      "attention_multiplier": {}, "embedding_multiplier": 1.0, "logits_scaling": 1.0,
+      "residual_multiplier": 20.0, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
+      "rope_scaling": null, "max_position_embeddings": 16384, "tie_word_embeddings": true}})",
+      width, layers, heads, experts, picks, ffn_width, attention_scale);
+}
+
+const Case kCases[] = {
     {"qwen3",
      R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_act": "silu",
       "hidden_size": 2048, "num_hidden_layers": 3, "num_attention_heads": 32,
@@ -183,42 +198,13 @@ constexpr Case kCases[] = {
       "intermediate_size": 512, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
       "rope_scaling": null, "sliding_window": null, "use_sliding_window": false,
       "max_position_embeddings": 16384, "tie_word_embeddings": false})"},
-    // What attention adds outweighs the stream before it, from which picks are guessed.
-    {"wrong_guesses",
-     R"({"architectures": ["GraniteMoeForCausalLM"], "model_type": "granitemoe", "hidden_act": "silu",
-      "hidden_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 16,
-      "num_key_value_heads": 8, "attention_bias": false, "vocab_size": 2048,
-      "num_local_experts": 64, "num_experts_per_tok": 8, "intermediate_size": 320,
-      "attention_multiplier": 0.125, "embedding_multiplier": 1.0, "logits_scaling": 1.0,
-      "residual_multiplier": 20.0, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
-      "rope_scaling": null, "max_position_embeddings": 16384, "tie_word_embeddings": true})"},
+    {"wrong_guesses", outweighed(1024, 3, 16, 0.125, 64, 8, 320)},
     // A whole item of eight stages as guessed, and a part of the next one.
-    {"wrong_second_items",
-     R"({"architectures": ["GraniteMoeForCausalLM"], "model_type": "granitemoe", "hidden_act": "silu",
-      "hidden_size": 2048, "num_hidden_layers": 2, "num_attention_heads": 16,
-      "num_key_value_heads": 8, "attention_bias": false, "vocab_size": 2048,
-      "num_local_experts": 64, "num_experts_per_tok": 8, "intermediate_size": 512,
-      "attention_multiplier": 0.088, "embedding_multiplier": 1.0, "logits_scaling": 1.0,
-      "residual_multiplier": 20.0, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
-      "rope_scaling": null, "max_position_embeddings": 16384, "tie_word_embeddings": true})"},
+    {"wrong_second_items", outweighed(2048, 2, 16, 0.088, 64, 8, 512)},
     // 128 items: the last blocks have none, and no part of the down product either.
-    {"wrong_few_items",
-     R"({"architectures": ["GraniteMoeForCausalLM"], "model_type": "granitemoe", "hidden_act": "silu",
-      "hidden_size": 1024, "num_hidden_layers": 3, "num_attention_heads": 16,
-      "num_key_value_heads": 8, "attention_bias": false, "vocab_size": 2048,
-      "num_local_experts": 8, "num_experts_per_tok": 2, "intermediate_size": 1024,
-      "attention_multiplier": 0.125, "embedding_multiplier": 1.0, "logits_scaling": 1.0,
-      "residual_multiplier": 20.0, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
-      "rope_scaling": null, "max_position_embeddings": 16384, "tie_word_embeddings": true})"},
+    {"wrong_few_items", outweighed(1024, 3, 16, 0.125, 8, 2, 1024)},
     // Items of two stages, which leave half of the groups out, and as many picks as there can be.
-    {"wrong_short_items",
-     R"({"architectures": ["GraniteMoeForCausalLM"], "model_type": "granitemoe", "hidden_act": "silu",
-      "hidden_size": 512, "num_hidden_layers": 3, "num_attention_heads": 8,
-      "num_key_value_heads": 8, "attention_bias": false, "vocab_size": 2048,
-      "num_local_experts": 64, "num_experts_per_tok": 16, "intermediate_size": 352,
-      "attention_multiplier": 0.125, "embedding_multiplier": 1.0, "logits_scaling": 1.0,
-      "residual_multiplier": 20.0, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
-      "rope_scaling": null, "max_position_embeddings": 16384, "tie_word_embeddings": true})"},
+    {"wrong_short_items", outweighed(512, 3, 8, 0.125, 64, 16, 352)},
     {"narrowest",
      R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_act": "silu",
       "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 16,
