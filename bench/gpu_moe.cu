@@ -8,7 +8,7 @@
 //   floor   the larger of bytes / read bandwidth (both measured here, in this run) and FLOP / peak
 //   stream  a probe that only pulls the hit experts' weights through shared memory: what the memory gives in one launch
 //   route   the route kernels alone
-//   zipf, sprd1, sprd2   uneven routing, see Popularity; all else is uniform
+//   zipf, sprd.5, sprd1, sprd2   uneven routing, see Popularity; all else is uniform
 // Entries are compared with the last one (which suits all T); a row whose results differ says so and the program fails.
 #include <algorithm>
 #include <cmath>
@@ -22,6 +22,7 @@
 #include <cuda_runtime.h>
 
 #include "gpu_memory.cuh"
+#include "gpu_weights.h"
 #include "kernels/cuda/bulk_copy.cuh"
 #include "kernels/cuda/primitives.cuh"
 #include "kernels/ops/moe_ffn.h"
@@ -211,6 +212,7 @@ constexpr Load kLoads[] = {{1},
                            {4096},
                            {16384},
                            {256, {.zipf = 1}, "zipf"},
+                           {512, {.spread = 0.5f}, "sprd.5"},
                            {512, {.spread = 1}, "sprd1"},
                            {512, {.spread = 2}, "sprd2"},
                            {4096, {.spread = 1}, "sprd1"}};
@@ -235,12 +237,15 @@ MoeFfn::Problem problem_of(const LayerShape& shape, int64_t max_tokens) {
 
 // Two copies of a layer's packed weights.
 struct Weights {
-  Weights(const LayerShape& shape, Memory& memory)
+  explicit Weights(const LayerShape& shape)
       : w13_bytes(MoePack::w13_bytes(shape.width, shape.ffn_width)),
-        w2_bytes(MoePack::w2_bytes(shape.width, shape.ffn_width)) {
+        w2_bytes(MoePack::w2_bytes(shape.width, shape.ffn_width)),
+        memory(2 * shape.experts * (w13_bytes + w2_bytes),
+               MoePack::gains_from_sides(shape.width, shape.ffn_width)) {
+    const int64_t bytes = shape.experts * (w13_bytes + w2_bytes);
     for (int copy = 0; copy < 2; ++copy) {
-      w13[copy] = memory.take<__nv_bfloat16>(shape.experts * w13_bytes / 2);
-      w2[copy] = memory.take<__nv_bfloat16>(shape.experts * w2_bytes / 2);
+      w13[copy] = reinterpret_cast<__nv_bfloat16*>(memory.data() + copy * bytes);
+      w2[copy] = w13[copy] + shape.experts * w13_bytes / 2;
       fill_normals<<<4096, 256>>>(w13[copy], shape.experts * w13_bytes / 2,
                                   1 / std::sqrt(static_cast<float>(shape.width)), 11 + copy);
       fill_normals<<<4096, 256>>>(w2[copy], shape.experts * w2_bytes / 2,
@@ -248,6 +253,7 @@ struct Weights {
     }
   }
   int64_t w13_bytes, w2_bytes;
+  switchyard::bench::WeightMemory memory;  // random in any order, so its blocks need no exchange
   __nv_bfloat16 *w13[2], *w2[2];
 };
 
@@ -303,8 +309,7 @@ class Bench {
   Bench& operator=(const Bench&) = delete;
 
   void run_shape(const LayerShape& shape) {
-    Memory memory;
-    const Weights weights(shape, memory);
+    const Weights weights(shape);
     for (const Load& load : kLoads) {
       if (options_.tokens != 0 && options_.tokens != load.tokens) continue;
       if (options_.quick && load.tokens > 1024) continue;
@@ -341,6 +346,7 @@ class Bench {
       inputs.emplace_back(problem, load, 1000 + 10 * i, memory);
       inputs.back().args.w13 = weights.w13[i % 2];
       inputs.back().args.w2 = weights.w2[i % 2];
+      inputs.back().args.sides = weights.memory.sides();
       inputs.back().args.workspace = workspace;
       inputs.back().args.sync = sync;
     }

@@ -15,6 +15,7 @@ constexpr EnvironmentVariable kVariables[] = {
     {"SWITCHYARD_KERNEL", "pins kernels by name: OP=VARIANT, comma separated (grouped_gemm=ref)"},
     {"SWITCHYARD_DETERMINISTIC", "1: the same bits for a sequence whatever else is in the batch"},
     {"SWITCHYARD_CHAIN", "0: launches of a CUDA step do not overlap; to look for an error"},
+    {"SWITCHYARD_L2_SIDES", "0: weights on a CUDA device are not placed by the sides of its L2"},
     {"SWITCHYARD_PERSISTENT",
      "0: a CUDA step of one token is launched layer by layer, as others are"},
     {"SWITCHYARD_THREADS", "number of compute threads (default: one per available core)"},

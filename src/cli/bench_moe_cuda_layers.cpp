@@ -26,6 +26,7 @@ class Places {
     to = base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + used_);
     used_ += (count * static_cast<int64_t>(sizeof(T)) + 1023) / 1024 * 1024;
   }
+  void align(int64_t bytes) { used_ = (used_ + bytes - 1) / bytes * bytes; }
   int64_t used() const { return used_; }
 
  private:
@@ -139,7 +140,7 @@ Result<MoeDeviceLayers> MoeDeviceLayers::create(const MoeShape& shape,
   made.padded_.max_tokens =
       std::max(made.problem_.max_tokens, (max_rows + shape.top_k - 1) / shape.top_k);
   SWITCHYARD_TRY(made.check(options));
-  SWITCHYARD_TRY(made.allocate(options, max_rows));
+  SWITCHYARD_TRY(made.allocate(options, max_rows, stream));
   made.fill(stream);
   if (made.naive_) {
     std::string note;
@@ -176,7 +177,8 @@ Status MoeDeviceLayers::check(const MoeBenchOptions& options) {
               why);
 }
 
-Status MoeDeviceLayers::allocate(const MoeBenchOptions& options, int64_t max_rows) {
+Status MoeDeviceLayers::allocate(const MoeBenchOptions& options, int64_t max_rows,
+                                 CudaStream& stream) {
   const int64_t slots = shape_.num_slots(), width = shape_.width, ffn = shape_.ffn_width;
   const int64_t tokens = options.most_tokens(), picks = tokens * shape_.top_k;
   const int64_t rows = k::padded_tokens(tokens);  // of one expert in the naive way
@@ -186,7 +188,9 @@ Status MoeDeviceLayers::allocate(const MoeBenchOptions& options, int64_t max_row
     Places places(count ? nullptr : memory_.data());
     for (auto* each : {&w13_, &w2_, &gate_up_, &down_}) each->assign(layers_, nullptr);
     for (size_t l = 0; l < w13_.size(); ++l) {
+      places.align(MoePack::kPairBytes);
       places.take(w13_[l], slots * MoePack::w13_bytes(width, ffn));
+      places.align(MoePack::kPairBytes);
       places.take(w2_[l], slots * MoePack::w2_bytes(width, ffn));
       if (naive_) places.take(gate_up_[l], slots * 4 * ffn * width);
       if (naive_) places.take(down_[l], slots * 2 * ffn * width);
@@ -211,7 +215,9 @@ Status MoeDeviceLayers::allocate(const MoeBenchOptions& options, int64_t max_row
       places.take(out_, rows * width);
     }
     if (!count) break;
-    Result<CudaMemory> memory = CudaMemory::allocate(places.used(), "the layers");
+    Result<L2Memory> memory = MoePack::gains_from_sides(width, ffn)
+                                  ? L2Memory::allocate(places.used(), "the layers", stream)
+                                  : L2Memory::allocate_plain(places.used(), "the layers");
     if (!memory.ok()) {
       return fail(Code::out_of_memory,
                   "shape {} needs {} on the device for {} layers{}: {}; lower "
@@ -259,6 +265,7 @@ MoeFfn::Args MoeDeviceLayers::args_of(int layer, const MoeDeviceDraw& draw) cons
                     .routing = routing_,
                     .w13 = w13_[at],
                     .w2 = w2_[at],
+                    .sides = memory_.sides(),
                     .y = y_,
                     .sync = sync_,
                     .workspace = workspace_};

@@ -9,6 +9,7 @@
 #include "device/cuda.h"
 #include "device/device.h"
 #include "kernels/cuda/dense_products.h"
+#include "kernels/cuda/l2_memory.h"
 #include "kernels/ops/moe_ffn.h"
 
 namespace switchyard::cli {
@@ -52,7 +53,7 @@ class MoeDeviceLayers {
 
  private:
   Status check(const MoeBenchOptions& options);
-  Status allocate(const MoeBenchOptions& options, int64_t max_rows);
+  Status allocate(const MoeBenchOptions& options, int64_t max_rows, CudaStream& stream);
   void fill(CudaStream& stream);
   MoeFfn::Args args_of(int layer, const MoeDeviceDraw& draw) const;
   void queue_naive(const MoeDeviceDraw& draw, int layer, const MoeParts& parts,
@@ -65,7 +66,7 @@ class MoeDeviceLayers {
   const MoeFfn::Kernel* many_ = nullptr;    // routes apart from the products
   const MoeFfn::Kernel* pinned_ = nullptr;  // by SWITCHYARD_KERNEL, or null
   cuda::DenseProducts products_;
-  CudaMemory memory_;
+  L2Memory memory_;
   std::vector<std::byte*> w13_, w2_;        // packed, of each layer
   std::vector<std::byte*> gate_up_, down_;  // [S, 2 F, D], [S, D, F] of each layer, for naive
   std::byte *x_ = nullptr, *rows_ = nullptr, *hidden_ = nullptr, *workspace_ = nullptr;

@@ -90,6 +90,11 @@ __device__ __forceinline__ void fence_async_global() {
 __device__ __forceinline__ void add_release(int* counter, int value) {
   asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(counter), "r"(value) : "memory");
 }
+__device__ __forceinline__ int load_relaxed(const int* counter) {
+  int value;
+  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+  return value;
+}
 __device__ __forceinline__ int load_acquire(const int* counter) {
   int value;
   asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");

@@ -13,6 +13,7 @@
 #include "kernels/cuda/glu.cuh"
 #include "kernels/cuda/moe_bias.cuh"
 #include "kernels/cuda/moe_entries.h"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 namespace switchyard::cuda {
@@ -30,6 +31,7 @@ struct Grouped {
   DeviceRouting routing;
   const char* weight = nullptr;
   int64_t expert_bytes = 0;
+  uint32_t side_mask = 0;  // of L2Sides
   int64_t x_stride = 0, out_stride = 0;
   int inputs = 0, steps = 0;             // K, and its steps of 64
   int weight_rows = 0, out_columns = 0;  // packed rows; columns that are stored
@@ -113,13 +115,15 @@ struct Loader {
   static_assert(kChunks % S::kThreads == 0);
 
   uint32_t weight = 0;               // this step's first block
+  int expert = 0, first_block = 0;   // of the tile
   int blocks = 0;                    // weight blocks of the tile that exist
   uint32_t row[S::kRowCopies] = {};  // this thread's chunk of each row
   uint32_t real = 0;                 // bit i: row i exists
 
   __device__ void aim(const Grouped& p, const Tile& at) {
     const int thread = static_cast<int>(threadIdx.x);
-    const int first_block = at.row_tile * (kTileRows / MoePack::kBlockRows);
+    expert = at.expert;
+    first_block = at.row_tile * (kTileRows / MoePack::kBlockRows);
     blocks = p.weight_rows / MoePack::kBlockRows - first_block;
     const int64_t first_byte = at.expert * p.expert_bytes +
                                static_cast<int64_t>(first_block) * p.steps * MoePack::kBlockBytes;
@@ -137,6 +141,13 @@ struct Loader {
     }
   }
 
+  // A block of weights that are placed by sides: for devices that have kernels of their own, so it need not be quick.
+  __device__ const char* placed(const Grouped& p, int block, int step) const {
+    return PackedStrip(p.weight, expert, first_block + block, p.weight_rows, p.steps * kStepInputs,
+                       p.side_mask)
+        .block(step);
+  }
+
   __device__ void load(const Grouped& p, int step, uint32_t stage) {
     const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll
@@ -144,7 +155,9 @@ struct Loader {
       const int block = i * S::kThreads / kChunks, rest = i * S::kThreads % kChunks;
       if (block >= blocks) break;
       const uint32_t from = weight + block * p.steps * kChunks + rest;
-      copy_16(stage + (i * S::kThreads + thread) * 16, p.weight + int64_t{from} * 16, 16);
+      const char* at = p.weight + int64_t{from} * 16;
+      if (p.side_mask != 0) at = placed(p, block, step) + (thread % kChunks + rest) * 16;
+      copy_16(stage + (i * S::kThreads + thread) * 16, at, 16);
     }
     weight += kChunks;
     // The last step may reach beyond the width.
@@ -366,6 +379,7 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   up.routing = args.routing;
   up.weight = static_cast<const char*>(args.w13);
   up.expert_bytes = MoePack::w13_bytes(problem.width, problem.ffn_width);
+  up.side_mask = args.sides.mask;
   up.x_stride = problem.width;
   up.out_stride = ffn;
   up.inputs = static_cast<int>(problem.width);
@@ -382,6 +396,7 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   down.routing = args.routing;
   down.weight = static_cast<const char*>(args.w2);
   down.expert_bytes = MoePack::w2_bytes(problem.width, problem.ffn_width);
+  down.side_mask = args.sides.mask;
   down.x_stride = ffn;
   down.out_stride = problem.width;
   down.inputs = static_cast<int>(ffn);

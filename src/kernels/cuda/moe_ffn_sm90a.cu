@@ -26,7 +26,7 @@ namespace {
 
 using sm90a::MoeFfnParams;
 
-static_assert(sm90a::kFirstSync + sm90a::kSyncClaimed < small_layer::kTaggedWord,
+static_assert(sm90a::kFirstSync + sm90a::kSyncWords <= small_layer::kTaggedWord,
               "the words that the single launch tags lie behind");
 
 /// A tile and the mean rows of an expert up to which it is the right one.
@@ -104,6 +104,7 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.slot_offset = args.routing.slot_offset;
   params.row_token = args.routing.row_token;
   params.sync = reinterpret_cast<int32_t*>(args.sync) + sm90a::kFirstSync;
+  params.sides = args.sides;
   params.experts = problem.rule.experts;
   params.width = static_cast<int>(problem.width);
   params.ffn_width = static_cast<int>(ffn);

@@ -30,13 +30,17 @@ template <class TileT>
 __device__ __forceinline__ void ask_ahead(const MoeFfnParams& p) {
   constexpr int kStrips = TileT::kRows / MoePack::kBlockRows;
   constexpr int kPieces = kAheadBytes / kStrips / MoePack::kBlockBytes;
-  const int blocks = 2 * p.ffn_width / TileT::kRows, steps = p.width / kStepInputs;
+  const int blocks = 2 * p.ffn_width / TileT::kRows, steps = min(kPieces, p.width / kStepInputs);
   const int expert = static_cast<int>(blockIdx.x) / blocks;
   const int block = static_cast<int>(blockIdx.x) % blocks, strip = static_cast<int>(threadIdx.x);
   if (!p.asks_ahead || strip >= kStrips || expert >= p.experts) return;
-  const int64_t row = (int64_t{expert} * blocks + block) * kStrips + strip;
-  ask_for(reinterpret_cast<const char*>(p.w13) + row * steps * MoePack::kBlockBytes,
-          min(kPieces, steps) * MoePack::kBlockBytes);
+  const PackedStrip packed(p.w13, expert, block * kStrips + strip, 2 * p.ffn_width, p.width,
+                           p.sides.mask);
+  // Pairs belong to two strips; each asks for half of both.
+  const bool pairs = p.sides.mask != 0;
+  const int begin = packed.half() * (steps / 2);
+  const int end = pairs && packed.half() == 0 ? steps / 2 : steps;
+  if (end > begin) ask_for(packed.step(begin), (end - begin) * packed.step_bytes());
 }
 
 /// The last block leaves the counters zero for the next call.

@@ -44,61 +44,97 @@ __device__ __forceinline__ Item take_item(Shared<TileT>& shared, RingCursor<kQue
   return item;
 }
 
-/// Whole warp: lane l streams the l-th 32-row strip of the item. The next item is claimed meanwhile: late, so that no block holds
-/// a long item back, but early enough for the answer. Returns the claim in lane 0.
+/// The items that a block takes: those of its own side while there are any, then the other's, pass after pass. All of pass 1 are taken
+/// before any of pass 2, so whoever waits for hidden rows waits for blocks that run. For one whole warp; lane l looks after the l-th list.
 template <class TileT>
-__device__ __forceinline__ int stream_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                           const Item& item, RingCursor<TileT::kStages>& at) {
-  constexpr int kBlockRows = MoePack::kBlockRows, kBlockBytes = MoePack::kBlockBytes;
-  constexpr int kCopies = TileT::kRows / kBlockRows;
+class Claims {
+ public:
+  __device__ __forceinline__ Claims(const List<TileT>& list, const MoeFfnParams& p)
+      : counters_(p.sync + kSyncClaimed), lane_(threadIdx.x % 32) {
+    const int side = has_sides(p) ? side_of_this_block(p.sides) : 0;
+    own_ = (lane_ ^ side) % kLists;
+    size_ = lane_ < kLists ? list.num_items(own_) : 0;
+  }
+  /// Asks for the next item, and looks how far the later lists are; settle() waits for the answers.
+  __device__ __forceinline__ void ask() {
+    if (lane_ == at_) taken_ = atomicAdd(&counters_[own_], 1);
+    if (lane_ > at_ && lane_ < kLists) taken_ = load_relaxed(&counters_[own_]);
+  }
+  /// Whether there is an item: index() of list().
+  __device__ __forceinline__ bool settle() {
+    while (true) {
+      const uint32_t left = __ballot_sync(kAllLanes, lane_ >= at_ && taken_ < size_);
+      if (left == 0) return false;
+      const int first = __ffs(left) - 1;
+      if (first == at_) return true;
+      at_ = first;
+      if (lane_ == at_) taken_ = atomicAdd(&counters_[own_], 1);
+    }
+  }
+  __device__ __forceinline__ int list() const { return __shfl_sync(kAllLanes, own_, at_); }
+  __device__ __forceinline__ int index() const { return __shfl_sync(kAllLanes, taken_, at_); }
+
+ private:
+  int* const counters_;
+  const int lane_;
+  int own_, size_;  // of this lane: the list, and its items
+  int taken_ = 0;   // of the list, as last seen
+  int at_ = 0;      // the list that items are taken from
+};
+
+/// Whole warp: lane l streams the l-th 32-row strip of the item. The next item is claimed meanwhile: late, so that no block holds
+/// a long item back, but early enough for the answer.
+template <class TileT>
+__device__ __forceinline__ void stream_item(Shared<TileT>& shared, const MoeFfnParams& p,
+                                            const Item& item, RingCursor<TileT::kStages>& at,
+                                            Claims<TileT>& claims) {
+  constexpr int kBlockBytes = MoePack::kBlockBytes;
+  constexpr int kCopies = TileT::kRows / MoePack::kBlockRows;
   const int lane = threadIdx.x % 32;
-  const int64_t expert_rows = item.pass == 0 ? 2 * p.ffn_width : p.width;
-  const int64_t row = item.expert * expert_rows + item.block * TileT::kRows + lane * kBlockRows;
-  const int64_t row_steps = (item.pass == 0 ? p.width : p.ffn_width) / kStepInputs;
-  const char* source = reinterpret_cast<const char*>(item.pass == 0 ? p.w13 : p.w2) +
-                       (row / kBlockRows * row_steps + item.first_step) * kBlockBytes;
+  const bool up = item.pass == 0;
+  const PackedStrip strip(up ? p.w13 : p.w2, item.expert, item.block * kCopies + lane,
+                          up ? 2 * p.ffn_width : p.width, up ? p.width : p.ffn_width, p.sides.mask);
+  const char* source = strip.step(item.first_step);
   const int claim_step = max(item.steps - kClaimSteps, 0);
   const uint64_t policy = evict_first();
-  int claimed = 0;
 #pragma unroll 1
-  for (int step = 0; step < item.steps; ++step, at.advance(), source += kBlockBytes) {
-    if (step == claim_step && lane == 0) claimed = atomicAdd(&p.sync[kSyncClaimed], 1);
+  for (int step = 0; step < item.steps; ++step, at.advance(), source += strip.step_bytes()) {
+    if (step == claim_step) claims.ask();
     barrier_wait(shared_address(&shared.empty[at.slot]), at.parity ^ 1);
     const uint32_t full = shared_address(&shared.full[at.slot]);
     if (lane == 0) barrier_arrive_expect(full, TileT::kWeightBytes);
     __syncwarp();
     if (lane < kCopies) {
       const uint32_t to = shared_address(shared.stage[at.slot]) + lane * kBlockBytes;
+      const char* from = strip.block_in(source);
       if (TileT::kKeepsShared && item.shared) {
-        bulk_copy(to, source, kBlockBytes, full);
+        bulk_copy(to, from, kBlockBytes, full);
       } else {
-        bulk_copy(to, source, kBlockBytes, full, policy);
+        bulk_copy(to, from, kBlockBytes, full, policy);
       }
     }
   }
-  return claimed;
 }
 
 /// One warp: claims items, tells the others, and streams their weights.
 template <class TileT>
 __device__ __forceinline__ void claim_and_stream(Shared<TileT>& shared, const MoeFfnParams& p) {
-  const int lane = threadIdx.x % 32;
   List<TileT> list(shared.plan, p);
+  Claims<TileT> claims(list, p);
   RingCursor<kQueue> queue;
   RingCursor<TileT::kStages> at;
-  const int num_items = list.num_items();
-  int index = blockIdx.x;
+  claims.ask();
   while (true) {
+    const bool any = claims.settle();
     barrier_wait(shared_address(&shared.queue_empty[queue.slot]), queue.parity ^ 1);
-    const Item item = index < num_items ? list.at(index) : Item{};
-    if (lane == 0) {
+    const Item item = any ? list.at(claims.list(), claims.index()) : Item{};
+    if (threadIdx.x % 32 == 0) {
       shared.queue[queue.slot] = item;
       barrier_arrive(shared_address(&shared.queue_full[queue.slot]));
     }
     queue.advance();
-    if (item.steps == 0) return;
-    const int claimed = stream_item(shared, p, item, at);
-    index = static_cast<int>(gridDim.x) + __shfl_sync(~0u, claimed, 0);
+    if (!any) return;
+    stream_item(shared, p, item, at, claims);
   }
 }
 

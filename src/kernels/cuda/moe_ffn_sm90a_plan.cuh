@@ -7,7 +7,9 @@
 //          blocks idle; who takes the next chunk starts from the sums of the one before
 //   order  all items of pass 1, then all of pass 2, chunk by chunk; inside by expert, then groups of kTileGroup token tiles, then
 //          weight block, then token tile: blocks that run at the same time share weights and tokens in L2
-// A block claims its next item from a counter: blocks that become free together then work side by side in the list,
+//   lists  of a pass there are two where the sides of the L2 are known (ops/l2_sides.h): weight blocks of 256 rows lie on side 0 and 1 by
+//          turns, and a block takes those of its own side while there are any
+// A block claims its next item from the list's counter: blocks that become free together then work side by side in the list,
 // and what they share is still in L2 (with fixed strides they drift apart, and half of L2's hits are lost). It claims late, so
 // that none is left with two long items where others have none. The tokens of an expert are split evenly into tiles; a tile is
 // rounded up to 8 tokens, nothing else is padded.
@@ -19,6 +21,7 @@
 
 #include "kernels/cuda/glu.cuh"
 #include "kernels/cuda/moe_bias.cuh"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/primitives.cuh"
 
 namespace switchyard::cuda::sm90a {
@@ -28,6 +31,7 @@ struct MoeFfnParams {
   const __nv_bfloat16* x;    ///< [T, D]
   const __nv_bfloat16* w13;  ///< packed, see ops/moe_pack.h
   const __nv_bfloat16* w2;
+  L2Sides sides;          ///< by which weights are placed
   __nv_bfloat16* hidden;  ///< [F / 64][hidden_rows][64] swizzled: a stage of tokens is one copy
   __nv_bfloat16* rows;    ///< [R, D]
   const int32_t* slot_offset;  ///< [E + 1]
@@ -49,8 +53,9 @@ constexpr int kMaxExperts = 384;
 constexpr int kSyncGroups = 64;  ///< counters of finished pass 1 panels, each for a run of experts
 constexpr int kSyncCarried = kSyncGroups;  ///< as many: of chunks in pass 2
 constexpr int kSyncLeft = 2 * kSyncGroups,
-              kSyncClaimed = kSyncLeft + 1;  ///< blocks that are done; items given out
-constexpr int kSyncWords = kSyncClaimed + 1;
+              kSyncClaimed = kSyncLeft + 1;  ///< blocks that are done; items given out of each list
+constexpr int kLists = 4;                    ///< of items: 2 * pass + side of the L2
+constexpr int kSyncWords = kSyncClaimed + kLists;
 constexpr int kFirstSync = 768;  ///< of MoeFfn::Args::sync: between the words of the single launch
 constexpr int kStepInputs = 64;  ///< K of a stage: one swizzle row
 constexpr int kStepBytes = 128;
@@ -156,26 +161,34 @@ __device__ void make_plan(Plan& plan, const MoeFfnParams& p) {
   __syncthreads();
 }
 
-/// Turns ascending indices of the list into items. For one whole warp.
+/// Whether weight blocks of 256 rows lie on one side of the L2 each, by turns.
+__device__ __forceinline__ bool has_sides(const MoeFfnParams& p) {
+  constexpr int kRows = MoePack::kGroupStrips * MoePack::kBlockRows;
+  return p.sides.mask != 0 && 2 * p.ffn_width % kRows == 0 && p.width % kRows == 0;
+}
+
+/// Turns ascending indices of the lists into items. Without sides all items are in the lists of side 0. For one whole warp.
 template <class TileT>
 class List {
  public:
   __device__ __forceinline__ List(const Plan& plan, const MoeFfnParams& p)
       : plan_(plan),
         experts_(p.experts),
-        blocks_{2 * p.ffn_width / TileT::kRows, p.width / TileT::kRows},
+        passes_(p.passes),
+        sides_(has_sides(p) ? 2 : 1),
+        blocks_{2 * p.ffn_width / TileT::kRows / sides_, p.width / TileT::kRows / sides_},
         steps_{p.width / kStepInputs, p.ffn_width / kStepInputs},
-        in_pass_1_(plan.tiles * blocks_[0]),
-        in_chunk_(plan.tiles * blocks_[1]),
-        num_items_(in_pass_1_ + (p.passes > 1 ? plan.chunks * in_chunk_ : 0)) {}
+        in_chunk_(plan.tiles * blocks_[1]) {}
 
-  __device__ __forceinline__ int num_items() const { return num_items_; }
+  __device__ __forceinline__ int num_items(int list) const {
+    if (list % 2 >= sides_ || list / 2 >= passes_) return 0;
+    return list < 2 ? plan_.tiles * blocks_[0] : plan_.chunks * in_chunk_;
+  }
 
-  __device__ __forceinline__ Item at(int index) {
+  __device__ __forceinline__ Item at(int list, int index) {
     Item item{};
-    item.pass = index >= in_pass_1_;
+    item.pass = list / 2;
     item.steps = item.pass == 0 ? steps_[0] : steps_[1];
-    if (item.pass == 1) index -= in_pass_1_;
     if (item.pass == 1 && plan_.chunks > 1) {
       item.chunk = index / in_chunk_;
       index -= item.chunk * in_chunk_;
@@ -183,10 +196,14 @@ class List {
       item.steps = steps_[1] * (item.chunk + 1) / plan_.chunks - item.first_step;
     }
     item.last = item.pass == 0 || item.chunk == plan_.chunks - 1;
-    const int part = item.pass + item.chunk;
+    const int part = list + kLists * item.chunk;
     if (part != part_) first_ = before_ = 0;
     part_ = part;
     find(item, index, item.pass == 0 ? blocks_[0] : blocks_[1]);
+    if (sides_ > 1) {
+      constexpr int kTogether = MoePack::kGroupStrips * MoePack::kBlockRows / 2 / TileT::kRows;
+      item.block += (item.block / kTogether + list % 2) * kTogether;
+    }
     return item;
   }
 
@@ -233,9 +250,10 @@ class List {
   }
 
   const Plan& plan_;
-  const int experts_, blocks_[2], steps_[2];
-  const int in_pass_1_, in_chunk_, num_items_;
-  int part_ = 0;  // pass and chunk of the item before
+  const int experts_, passes_, sides_;
+  const int blocks_[2], steps_[2];  // of a side; of K
+  const int in_chunk_;              // items of a side
+  int part_ = 0;                    // list and chunk of the item before
   int first_ = 0,
       before_ = 0;  // of the experts that were looked at: the first, and tiles of those before it
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packs one expert's weights into the layout of ops/moe_pack.h, on the device: one thread a 16-byte chunk.
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/primitives.cuh"
 #include "kernels/ops/moe_pack.h"
 
@@ -43,6 +44,18 @@ __global__ void pack_w2(const uint16_t* down, int64_t width, int64_t ffn_width, 
       chunk_of(down, row, width, input, ffn_width);
 }
 
+// A block of threads a block of weights: from where it is packed to where it is placed.
+__global__ void place(const uint4* from, char* expert, int rows, int inputs, uint32_t side_mask) {
+  constexpr int kChunks = MoePack::kBlockBytes / 16;
+  static_assert(kThreads == kChunks);
+  const int steps = inputs / MoePack::kAtomInputs;
+  const auto strip = static_cast<int>(blockIdx.x) / steps,
+             step = static_cast<int>(blockIdx.x) % steps;
+  const PackedStrip placed(expert, 0, strip, rows, inputs, side_mask);
+  auto* const to = reinterpret_cast<uint4*>(const_cast<char*>(placed.block(step)));
+  to[threadIdx.x] = from[int64_t{blockIdx.x} * kChunks + threadIdx.x];
+}
+
 __global__ void turn_gate(const float* gate, int64_t experts, int64_t width, float* by_input) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i < experts * width) by_input[i] = gate[i % experts * width + i / experts];
@@ -78,6 +91,20 @@ void moe_pack_w2_on_device(const void* down, int64_t width, int64_t ffn_width, v
   cuda::pack_w2<<<cuda::blocks_of(MoePack::w2_bytes(width, ffn_width)), cuda::kThreads, 0,
                   static_cast<cudaStream_t>(stream)>>>(static_cast<const uint16_t*>(down), width,
                                                        ffn_width, static_cast<char*>(packed));
+}
+
+void moe_place_on_device(void* packed, int64_t experts, int64_t rows, int64_t inputs,
+                         const L2Sides& sides, void* scratch, void* stream) noexcept {
+  if (sides.mask == 0) return;
+  auto* const on = static_cast<cudaStream_t>(stream);
+  const int64_t bytes = rows * inputs * 2;
+  for (int64_t e = 0; e < experts; ++e) {
+    char* const expert = static_cast<char*>(packed) + e * bytes;
+    cudaMemcpyAsync(scratch, expert, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, on);
+    cuda::place<<<static_cast<unsigned>(bytes / MoePack::kBlockBytes), cuda::kThreads, 0, on>>>(
+        static_cast<const uint4*>(scratch), expert, static_cast<int>(rows),
+        static_cast<int>(inputs), sides.mask);
+  }
 }
 
 void gate_by_input_on_device(const float* gate, int64_t experts, int64_t width, float* by_input,

@@ -7,6 +7,7 @@
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/moe_bias.cuh"
 #include "kernels/cuda/moe_entries.h"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/route_token.cuh"
 
 namespace switchyard::cuda::small_layer {
@@ -35,7 +36,8 @@ struct Shape {
   int down_blocks = 0;  // Fp / 64
   int down_share =
       0;  // weight blocks of w2 that a block of threads takes of every expert, where these are not claimed
-  int piece_blocks = 0;  // of a piece that is claimed
+  int piece_blocks = 0;    // of a piece that is claimed
+  uint32_t side_mask = 0;  // of L2Sides
 };
 
 // Weight blocks of w2 for each block of threads: as even as can be, but where a few per cent more let runs end with the
@@ -167,8 +169,8 @@ struct Producer {
   uint32_t ring;
   RingCursor<kStages> places[kGroups] = {};
 
-  // Copies weight blocks that follow each other into the group's next stage, once that is free.
-  __device__ void copy(int group, const char* from, int blocks) {
+  // Copies weight blocks of a strip from `step` on into the group's next stage, once that is free; a lane a block.
+  __device__ void copy(int group, const PackedStrip& strip, int step, int blocks) {
     uint32_t stage = 0, parity = 0;
 #pragma unroll
     for (int i = 0; i < kGroups; ++i) {  // an index that is known keeps the places in registers
@@ -178,30 +180,33 @@ struct Producer {
       places[i].advance();
     }
     barrier_wait(shared_address(&s.empty[stage]), parity ^ 1);
-    if (lane_id() != 0) return;
-    const uint32_t full = shared_address(&s.full[stage]), bytes = blocks * MoePack::kBlockBytes;
-    barrier_arrive_expect(full, bytes);
-    bulk_copy_once(ring + stage * kStageBytes, from, bytes, full);
+    const uint32_t full = shared_address(&s.full[stage]);
+    const bool apart = shape.side_mask != 0;
+    const int copies = apart ? blocks : 1, each = (apart ? 1 : blocks) * MoePack::kBlockBytes;
+    if (lane_id() == 0) barrier_arrive_expect(full, blocks * MoePack::kBlockBytes);
+    __syncwarp();
+    if (lane_id() >= copies) return;
+    bulk_copy_once(ring + stage * kStageBytes + lane_id() * MoePack::kBlockBytes,
+                   strip.block(step + lane_id()), each, full);
   }
 
   // `first_stages_copied()` is called once the item's first stages are on their way.
   template <class Then>
   __device__ void up_item(const Work& work, int item, int64_t expert, const char* w13,
                           const Then& first_stages_copied) {
-    const int64_t tile_bytes = int64_t{shape.up_blocks} * MoePack::kBlockBytes;
-    const char* from = w13 + (expert * work.tiles + item % work.tiles) * tile_bytes;
+    const PackedStrip strip(w13, expert, item % work.tiles, work.tiles * kOutputs,
+                            shape.up_blocks * MoePack::kAtomInputs, shape.side_mask);
     for (int c = 0; c < work.item_stages; ++c) {
-      copy(c % kGroups, from + c * kStageBytes,
+      copy(c % kGroups, strip, c * kStageBlocks,
            min(kStageBlocks, shape.up_blocks - c * kStageBlocks));
       if (c == min(kGroups, work.item_stages) - 1) first_stages_copied();
     }
   }
   __device__ void down_hit(const Piece& piece, int hit, int64_t expert, const char* w2) {
-    const int64_t row_bytes = int64_t{shape.down_blocks} * MoePack::kBlockBytes;
-    const char* from = w2 + (expert * shape.up_blocks * 2 + piece.row_block) * row_bytes +
-                       piece.begin * MoePack::kBlockBytes;
+    const PackedStrip strip(w2, expert, piece.row_block, shape.up_blocks * MoePack::kAtomInputs,
+                            shape.down_blocks * MoePack::kAtomInputs, shape.side_mask);
     for (int c = 0; c < piece.stages; ++c) {
-      copy((piece.split ? c : hit) % kGroups, from + c * kStageBytes,
+      copy((piece.split ? c : hit) % kGroups, strip, piece.begin + c * kStageBlocks,
            min(kStageBlocks, piece.blocks - c * kStageBlocks));
     }
   }

@@ -9,7 +9,7 @@
 //   join     each piece leaves its sums; the outputs are shared out among the blocks, which add up the pieces in the order of the inputs
 // Blocks meet nowhere: hidden values and sums carry tags (tagged.cuh), and who reads them waits for those it reads. A barrier with its
 // fences would first wait for every weight that is on its way, and leave the memory idle meanwhile.
-// A stage is 32 packed rows x 256 inputs, one bulk copy of 16 KiB. One warp produces. Four groups of four warps consume: a
+// A stage is 32 packed rows x 256 inputs, 16 KiB. One warp produces. Four groups of four warps consume: a
 // stage belongs to one group, so that four are in the works at once; a warp takes one weight block of it, as the M operand
 // of mma m16n8k16. A lane reads 16 bytes of a weight row and the same 16 inputs of a token row, a permutation of the inputs
 // that both operands share. Every group has a ring of its own, because a barrier tells a waiter only the parity of its
@@ -275,6 +275,7 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   auto* const on = static_cast<cudaStream_t>(stream);
   if (args.tokens == 0) return;
   Plan plan = plan_for(problem, args.tokens, runs_alone(problem, args));
+  plan.shape.side_mask = args.sides.mask;
   plan.shape.up_bias = {args.up_bias, static_cast<int>(problem.ffn_width)};
   plan.shape.down_bias = {args.down_bias, static_cast<int>(problem.width)};
   launch(kernel_for(problem, args), plan, args, on);

@@ -21,5 +21,8 @@ void moe_pack_w13_on_device(const void*, const void*, int64_t, int64_t, void*, v
 void moe_pack_w2_on_device(const void*, int64_t, int64_t, void*, void*) noexcept {
   SWITCHYARD_UNREACHABLE("device packing in a build without CUDA");
 }
+void moe_place_on_device(void*, int64_t, int64_t, int64_t, const L2Sides&, void*, void*) noexcept {
+  SWITCHYARD_UNREACHABLE("device packing in a build without CUDA");
+}
 
 }  // namespace switchyard

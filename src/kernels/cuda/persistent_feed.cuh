@@ -65,10 +65,10 @@ class Feed {
 #pragma unroll 1
         for (int done = 0; done < count;) {
           const int run = min(count - done, piece.blocks - block);
-          const int row = s_.hit_expert[k] * shape_.up_blocks * 2 + piece.row_block;
-          const int64_t from = int64_t{row} * shape_.down_blocks + piece.begin + block;
-          copy(stage, done * MoePack::kBlockBytes, w2 + from * MoePack::kBlockBytes,
-               run * MoePack::kBlockBytes);
+          const PackedStrip strip(w2, s_.hit_expert[k], piece.row_block,
+                                  shape_.up_blocks * MoePack::kAtomInputs,
+                                  shape_.down_blocks * MoePack::kAtomInputs, shape_.side_mask);
+          copy(stage, done, strip, piece.begin + block, run);
           done += run;
           block += run;
           if (block == piece.blocks) {
@@ -85,12 +85,12 @@ class Feed {
   // Stages of an item of the up product, of this expert.
   __device__ __forceinline__ void send(const Work& work, int item, int expert, int begin, int end,
                                        int most, const char* w13) {
-    const int item_bytes = shape_.up_blocks * MoePack::kBlockBytes;
-    const char* from = w13 + int64_t{expert * work.tiles + item % work.tiles} * item_bytes;
+    const PackedStrip strip(w13, expert, item % work.tiles, work.tiles * MoePack::kBlockRows,
+                            shape_.up_blocks * MoePack::kAtomInputs, shape_.side_mask);
 #pragma unroll 1
     for (int i = begin; i < end; ++i) {
-      const int at = i * kStageBytes, bytes = min(kStageBytes, item_bytes - at);
-      copy(take(i % kGroups, bytes, most), 0, from + at, bytes);
+      const int step = i * kStageBlocks, count = min(kStageBlocks, shape_.up_blocks - step);
+      copy(take(i % kGroups, count * MoePack::kBlockBytes, most), 0, strip, step, count);
     }
   }
 
@@ -112,6 +112,19 @@ class Feed {
   }
   __device__ __forceinline__ void copy(uint32_t stage, int at, const char* from, int bytes) const {
     bulk_copy_once(ring_ + stage * kStageBytes + at, from, bytes, shared_address(&s_.full[stage]));
+  }
+
+  // Blocks of a strip from `step` on, to `at` and further in the stage, in units of blocks.
+  __device__ __forceinline__ void copy(uint32_t stage, int at, const PackedStrip& strip, int step,
+                                       int count) const {
+    if (shape_.side_mask == 0) {
+      copy(stage, at * MoePack::kBlockBytes, strip.step(step), count * MoePack::kBlockBytes);
+      return;
+    }
+#pragma unroll 1
+    for (int i = 0; i < count; ++i) {
+      copy(stage, (at + i) * MoePack::kBlockBytes, strip.block(step + i), MoePack::kBlockBytes);
+    }
   }
 
   // Whether one of the bytes is of this stage: it was used again since, so the copy before has landed, and its phase may be two back.

@@ -252,6 +252,7 @@ struct Plan {
         qkv(int64_t{step.heads + 2 * step.kv_heads} * step.head_dim, step.width),
         output(step.width, int64_t{step.heads} * step.head_dim),
         at(step, blocks) {
+    shape.side_mask = step.sides.mask;
     small_pieces =
         shape.rule.top_k * std::min(shape.down_share, shape.down_blocks) * 128 <= kRowBytes;
     const bool can = shape.rule.experts <= kMostGuessed && Candidates::warps(shape.rule) == 1;

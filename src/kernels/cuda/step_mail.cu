@@ -115,8 +115,18 @@ __device__ void count_layer(const PublishStep& a, int l, int32_t* slot) {
   if (threadIdx.x == 0) unusable = 0;
   __syncthreads();
   const int tokens = *a.live;
-  for (int i = threadIdx.x; i < tokens * top_k; i += blockDim.x) {
-    if (expert[i] >= 0) atomicAdd(&count[expert[i]], 1);
+  constexpr int kTogether = 4;  // picks of a thread that are on their way at once
+  for (int i = threadIdx.x; i < tokens * top_k; i += kTogether * blockDim.x) {
+    int picked[kTogether];
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+      const int at = i + j * static_cast<int>(blockDim.x);
+      picked[j] = at < tokens * top_k ? expert[at] : -1;
+    }
+#pragma unroll
+    for (int j = 0; j < kTogether; ++j) {
+      if (picked[j] >= 0) atomicAdd(&count[picked[j]], 1);
+    }
   }
   for (int t = threadIdx.x; t < tokens; t += blockDim.x) {
     if (is_unusable(expert + int64_t{t} * top_k, weight + int64_t{t} * top_k, top_k)) {
@@ -175,7 +185,7 @@ void begin_step(const BeginStep& args, StreamHandle stream) noexcept {
 void publish_step(const PublishStep& args, StreamHandle stream) noexcept {
   const auto blocks = static_cast<unsigned>(args.layers > 0 ? args.layers : 1);
   // Many tokens want all threads; few are quicker with few.
-  const unsigned threads = args.stride > 4096 ? 1024 : 256;
+  const unsigned threads = args.stride > 1024 ? 1024 : 256;
   launch_chained(publish_kernel, dim3(blocks), threads,
                  static_cast<size_t>(args.layout.room) * sizeof(int), stream, args);
 }

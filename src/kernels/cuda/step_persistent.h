@@ -37,6 +37,7 @@ struct PersistentStep {
   QkNormKind qk_norm = QkNormKind::none;
   float clip = 0, attention_scale = 0, eps = 1e-6f, residual_scale = 1;
   MoeFfn::Problem experts;
+  L2Sides sides;                           ///< by which the experts' weights are placed
   const PersistentLayer* layer = nullptr;  ///< [layers]
   const float* cos = nullptr;              ///< [*, Z/2]
   const float* sin = nullptr;

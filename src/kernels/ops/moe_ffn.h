@@ -16,6 +16,7 @@
 #include <span>
 #include <string_view>
 
+#include "kernels/ops/l2_sides.h"
 #include "kernels/ops/moe_pack.h"
 #include "kernels/ops/moe_route.h"
 #include "tensor/dtype.h"
@@ -59,6 +60,7 @@ struct MoeFfn {
     const int32_t* live_tokens = nullptr;  ///< as MoeRoute::Args
     const void* w13 = nullptr;             ///< [E, 2 Fp, Dp] packed
     const void* w2 = nullptr;              ///< [E, Dp, Fp] packed
+    L2Sides sides;                         ///< by which both are placed
     const float* up_bias = nullptr;        ///< [E, 2, F] of gate, then of up; or null
     const float* down_bias = nullptr;      ///< [E, D], or null
     const float* shared = nullptr;         ///< [T, D] f32, or null

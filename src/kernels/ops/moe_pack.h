@@ -10,6 +10,10 @@
 //           stage of 32 x 512 is one copy of 32 KiB, and one of 128 x 64 is four copies of 4 KiB, which lie in shared
 //           memory as one 128-row operand
 //   expert  its matrix, then the next expert's
+//   placed  where the sides of the L2 are known and experts are large (ops/l2_sides.h, kernels/cuda/l2_memory.h), blocks are placed by
+//           them. Strips of 32 rows come in groups of 16 (the last of a matrix may be smaller, but even), and strip i of the first half
+//           of a group shares its memory with strip i of the second: their blocks of the same 64 inputs are a pair of 8 KiB, of which
+//           the first half's is on side 0; pairs follow each other along the inputs. So 256 rows lie on one side
 //
 //   w13     [E, 2 Fp, Dp]: the atoms of a block alternate gate, up, gate, up, so a block makes 16 hidden columns.
 //           In the accumulators of mma m16n8 and wgmma m64 rows r and r + 8 belong to one thread; with weights as the
@@ -19,6 +23,8 @@
 #pragma once
 #include <cstdint>
 
+#include "kernels/ops/l2_sides.h"
+
 namespace switchyard {
 
 struct MoePack {
@@ -27,7 +33,9 @@ struct MoePack {
   static constexpr int kAtomBytes = 1024;  ///< aligned to its size in shared memory
   static constexpr int kBlockRows = 32;
   static constexpr int kBlockBytes = 4096;
-  static constexpr int kBlockHidden = 16;  ///< hidden columns that a block of w13 makes
+  static constexpr int kGroupStrips = 16;             ///< of placed weights: 512 rows
+  static constexpr int kPairBytes = 2 * kBlockBytes;  ///< and their matrices' alignment
+  static constexpr int kBlockHidden = 16;             ///< hidden columns that a block of w13 makes
 
   static constexpr int64_t padded(int64_t width) noexcept { return (width + 63) / 64 * 64; }
   /// Bytes of one expert's gate and up [2 Fp, Dp].
@@ -44,6 +52,20 @@ struct MoePack {
     const int64_t chunk = input % kAtomInputs / 8 ^ row % kAtomRows;
     return block * kBlockBytes + row % kBlockRows * 128 + chunk * 16 + input % 8 * 2;
   }
+  /// Whether weights of such experts are worth placing: a strip of small experts has few blocks, and launches for few tokens, which
+  /// copy four of them at once, lose more than they gain. Measured: bench/results/notes-gpu-moe.md.
+  static constexpr bool gains_from_sides(int64_t width, int64_t ffn_width) noexcept {
+    constexpr int64_t kLeastExpert = int64_t{12} << 20;
+    return w13_bytes(width, ffn_width) + w2_bytes(width, ffn_width) >= kLeastExpert;
+  }
+  /// Of placed weights, a strip among an even number of `strips`: which pair of strips it is in, and which of the two it is.
+  static constexpr int pair_of(int strip, int strips) noexcept {
+    const int inside = strip % kGroupStrips, half = half_group(strip, strips);
+    return strip / kGroupStrips * (kGroupStrips / 2) + (inside < half ? inside : inside - half);
+  }
+  static constexpr int half_of(int strip, int strips) noexcept {
+    return strip % kGroupStrips < half_group(strip, strips) ? 0 : 1;
+  }
   /// The packed row of w13 that holds gate (up = 0) or up (up = 1) of a hidden column.
   static constexpr int64_t w13_row(int64_t hidden, int up) noexcept {
     return hidden / kBlockHidden * kBlockRows + hidden % kBlockHidden / kAtomRows * 16 + up * 8 +
@@ -55,6 +77,13 @@ struct MoePack {
   }
   static constexpr int w13_up(int64_t row) noexcept {
     return static_cast<int>(row / kAtomRows % 2);
+  }
+
+ private:
+  // Strips of half of the group that this one is in.
+  static constexpr int half_group(int strip, int strips) noexcept {
+    const int left = strips - strip / kGroupStrips * kGroupStrips;
+    return (left < kGroupStrips ? left : kGroupStrips) / 2;
   }
 };
 
@@ -68,6 +97,10 @@ void moe_pack_w13_on_device(const void* gate, const void* up, int64_t width, int
                             void* packed, void* stream) noexcept;
 void moe_pack_w2_on_device(const void* down, int64_t width, int64_t ffn_width, void* packed,
                            void* stream) noexcept;
+/// Places the packed matrices [rows, inputs], both padded, of `experts` experts, which follow each other, by the sides of the L2, on the
+/// device. `scratch`: of one matrix. Does nothing without sides.
+void moe_place_on_device(void* packed, int64_t experts, int64_t rows, int64_t inputs,
+                         const L2Sides& sides, void* scratch, void* stream) noexcept;
 /// A gate [E, D] in f32 as [D, E], on the device: kernels that have some inputs of all experts read lines then.
 void gate_by_input_on_device(const float* gate, int64_t experts, int64_t width, float* by_input,
                              void* stream) noexcept;

@@ -198,6 +198,7 @@ Status Experts::run(const BlockWeights& weights, const ExpertCall& call, ExpertS
                           .bias = call.bias,
                           .w13 = weights.experts_gate_up,
                           .w2 = weights.experts_down,
+                          .sides = weights.sides,
                           .scale = call.scale,
                           .y = call.y,
                           .next_norm = call.next_norm,

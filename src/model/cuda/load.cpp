@@ -43,7 +43,8 @@ Status CudaModel::create_experts(int compute_capability) {
 Status CudaModel::fill_weights(const std::string& folder) {
   std::vector<ExpertLayout> layout;
   for (const Experts& experts : experts_) layout.push_back(experts.layout());
-  SWITCHYARD_ASSIGN(weights_, allocate_weights(config_, options_.dtype, std::move(layout)));
+  SWITCHYARD_ASSIGN(weights_,
+                    allocate_weights(config_, options_.dtype, std::move(layout), device_));
   memory_.weights = weights_.memory.size();
   memory_.experts = weights_.expert_bytes;
   memory_.copies = weights_.copy_bytes;

@@ -41,7 +41,8 @@ k::PersistentStep CudaModel::persistent_shape() const {
           .attention_scale = a.scale,
           .eps = config_.norm_eps,
           .residual_scale = config_.residual_scale,
-          .experts = experts_[0].problem()};
+          .experts = experts_[0].problem(),
+          .sides = weights_.memory.sides()};
 }
 
 // Why steps of one token are launches of their own; empty when they are not.

@@ -242,6 +242,7 @@ Status upload_weights(const WeightReader& reader, const ModelConfig& config, Wei
   Uploader uploader(reader, config, weights, stream);
   SWITCHYARD_TRY(uploader.run());
   SWITCHYARD_TRY(stream.synchronize("pack weights"));
+  SWITCHYARD_TRY(place_experts(config, weights, stream));
   return split_gates(weights, stream);
 }
 

@@ -28,6 +28,8 @@ class Places {
     if (bias) matrix.bias = take_floats(n);
     return matrix;
   }
+  /// The next piece starts at a multiple of this.
+  void align(int64_t bytes) { used_ = (used_ + bytes - 1) / bytes * bytes; }
   int64_t used() const { return used_; }
 
  private:
@@ -72,8 +74,10 @@ BlockWeights place_block(const ModelConfig& config, const BlockSpec& spec, DType
     block.gate_low = places.take(experts * width * 2);
   }
   if (spec.shared.gated) block.shared_gate = places.take_matrix(1, width, DType::f32);
+  places.align(MoePack::kPairBytes);
   const int64_t before = places.used();
   block.experts_gate_up = places.take(experts * gate_up_bytes(layout, width, ffn, dtype));
+  places.align(MoePack::kPairBytes);
   block.experts_down = places.take(experts * down_bytes(layout, width, ffn, dtype));
   expert_bytes += places.used() - before;
   return block;
@@ -91,6 +95,7 @@ int64_t place_all(const ModelConfig& config, std::byte* base, Weights& weights) 
   for (size_t l = 0; l < config.blocks.size(); ++l) {
     weights.blocks.push_back(place_block(config, config.blocks[l], weights.dtype, weights.layout[l],
                                          places, weights.expert_bytes));
+    weights.blocks.back().sides = weights.memory.sides();
     const BlockWeights& block = weights.blocks.back();
     if (block.gate_high != nullptr) weights.copy_bytes += 3 * block.gate.n * block.gate.k * 2;
   }
@@ -153,17 +158,50 @@ void make_block(const ModelConfig& config, const BlockSpec& spec, const Weights&
                          experts * down_bytes(layout, width, ffn, weights.dtype) / each, ffn);
 }
 
+bool any_gains_from_sides(const ModelConfig& config, const std::vector<ExpertLayout>& layout) {
+  bool any = false;
+  for (size_t l = 0; l < config.blocks.size(); ++l) {
+    const BlockSpec& spec = config.blocks[l];
+    if (!spec.router || layout[l] != ExpertLayout::packed) continue;
+    any |= MoePack::gains_from_sides(config.width, spec.ffn_width);
+  }
+  return any;
+}
+
 }  // namespace
 
 Result<Weights> allocate_weights(const ModelConfig& config, DType dtype,
-                                 std::vector<ExpertLayout> layout) {
+                                 std::vector<ExpertLayout> layout, CudaStream& stream) {
   Weights weights;
   weights.dtype = dtype;
   weights.layout = std::move(layout);
   const int64_t bytes = place_all(config, nullptr, weights);
-  SWITCHYARD_ASSIGN(weights.memory, CudaMemory::allocate(bytes, "weights"));
+  const bool by_sides = any_gains_from_sides(config, weights.layout);
+  SWITCHYARD_ASSIGN(weights.memory, by_sides ? L2Memory::allocate(bytes, "weights", stream)
+                                             : L2Memory::allocate_plain(bytes, "weights"));
   place_all(config, weights.memory.data(), weights);
   return weights;
+}
+
+Status place_experts(const ModelConfig& config, const Weights& weights, CudaStream& stream) {
+  const L2Sides& sides = weights.memory.sides();
+  if (sides.mask == 0) return {};
+  int64_t most = 0;
+  for (const BlockSpec& spec : config.blocks) {
+    if (spec.router) most = std::max(most, MoePack::w13_bytes(config.width, spec.ffn_width));
+  }
+  SWITCHYARD_ASSIGN(const CudaMemory scratch, CudaMemory::allocate(most, "placing experts"));
+  const int64_t width = MoePack::padded(config.width);
+  for (size_t l = 0; l < weights.blocks.size(); ++l) {
+    const BlockSpec& spec = config.blocks[l];
+    if (!spec.router || weights.layout[l] != ExpertLayout::packed) continue;
+    const int64_t experts = spec.router->num_experts, ffn = MoePack::padded(spec.ffn_width);
+    moe_place_on_device(weights.blocks[l].experts_gate_up, experts, 2 * ffn, width, sides,
+                        scratch.data(), stream.handle());
+    moe_place_on_device(weights.blocks[l].experts_down, experts, width, ffn, sides, scratch.data(),
+                        stream.handle());
+  }
+  return stream.synchronize("place experts");
 }
 
 Status split_gates(Weights& weights, CudaStream& stream) {
@@ -220,6 +258,7 @@ Status make_weights(const ModelConfig& config, float spread, Weights& weights, C
     set_ones(block.k_norm, (full ? int64_t{a.kv_heads} : 1) * a.head_dim);
     make_block(config, spec, weights, weights.layout[l], block, maker);
   }
+  SWITCHYARD_TRY(place_experts(config, weights, stream));
   SWITCHYARD_TRY(stream.synchronize("make random weights"));
   return split_gates(weights, stream);
 }

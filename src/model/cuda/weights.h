@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "device/cuda.h"
+#include "kernels/cuda/l2_memory.h"
 #include "model/config.h"
 #include "model/weights.h"
 
@@ -38,12 +39,13 @@ struct BlockWeights {
   Matrix shared_gate;                    ///< [1, D] f32, or empty
   std::byte* experts_gate_up = nullptr;  ///< [E, 2 F, D] or packed
   std::byte* experts_down = nullptr;     ///< [E, D, F] or packed
+  L2Sides sides;                         ///< by which packed experts are placed
 };
 
 struct Weights {
   DType dtype = DType::bf16;
   std::vector<ExpertLayout> layout;  ///< of each block
-  CudaMemory memory;
+  L2Memory memory;
   Matrix embedding, lm_head;  ///< the same when tied
   float* final_norm = nullptr;
   std::vector<BlockWeights> blocks;
@@ -53,10 +55,12 @@ struct Weights {
 
 /// Memory for the weights, uninitialised. `layout` has one entry a block.
 Result<Weights> allocate_weights(const ModelConfig& config, DType dtype,
-                                 std::vector<ExpertLayout> layout);
+                                 std::vector<ExpertLayout> layout, CudaStream& stream);
 /// Fills them from a checkpoint.
 Status upload_weights(const WeightReader& reader, const ModelConfig& config, Weights& weights,
                       CudaStream& stream);
+/// Places packed experts by the sides of the L2, once they are there.
+Status place_experts(const ModelConfig& config, const Weights& weights, CudaStream& stream);
 /// The parts of the gates in bf16, once the gates are there.
 Status split_gates(Weights& weights, CudaStream& stream);
 /// Fills them with numbers that keep the size of activations, and tokens apart: matrices uniform with variance 1 / k; those

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/l2_memory.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/log.h"
+#include "device/device.h"
+#include "kernels/cuda/l2_probe.h"
+
+namespace switchyard {
+namespace {
+
+constexpr int64_t kLeastBytes = 256 << 20;  // what fits into the L2 gains nothing
+constexpr int64_t kPageBytes = CudaPages::kPageBytes;
+
+Error unclear(const char* what) {
+  return fail(Code::unavailable, "CUDA: the sides of the L2 cannot be told apart: {}", what);
+}
+
+// Measures where pages lie.
+class Surveyor {
+ public:
+  Surveyor(CudaPages& pages, int multiprocessors, CudaStream& stream)
+      : pages_(pages), multiprocessors_(multiprocessors), stream_(stream) {}
+
+  /// The side of each multiprocessor, and the bits of an address inside a page. Side 0 is multiprocessor 0's.
+  Result<L2Sides> sides() {
+    SWITCHYARD_TRY(measure_multiprocessors());
+    constexpr int64_t kChunks = kPageBytes / L2Sides::kChunkBytes;
+    constexpr int64_t kLastWord = L2Sides::kChunkBytes - 4;
+    std::vector<int64_t> offsets(2 * kChunks);
+    for (int64_t i = 0; i < kChunks; ++i) {
+      offsets[i] = i * L2Sides::kChunkBytes;
+      offsets[kChunks + i] = offsets[i] + kLastWord;
+    }
+    SWITCHYARD_ASSIGN(const std::vector<uint8_t> found, sides_of(offsets));
+    if (!std::equal(found.begin(), found.begin() + kChunks, found.begin() + kChunks)) {
+      return unclear("chunks of 4 KiB have two of them");
+    }
+    sides_.mask = l2_page_mask(std::span(found).first(kChunks));
+    if (sides_.mask == 0) return unclear("they do not follow from bits of the address");
+    sides_.mask |= static_cast<uint32_t>(kPageBytes);
+    return sides_;
+  }
+
+  /// Puts pages that start on side 0 at even places, as far as there are as many of each.
+  Status order_pages() {
+    std::vector<int64_t> starts(pages_.num_pages());
+    for (int64_t i = 0; i < std::ssize(starts); ++i) starts[i] = i * kPageBytes;
+    SWITCHYARD_ASSIGN(const std::vector<uint8_t> found, sides_of(starts));
+    std::vector<int64_t> wrong[2];  // even places with side 1, odd places with side 0
+    for (int64_t i = 0; i < std::ssize(found); ++i) {
+      if (found[i] != i % 2) wrong[i % 2].push_back(i);
+    }
+    const size_t pairs = std::min(wrong[0].size(), wrong[1].size());
+    for (size_t i = 0; i < pairs; ++i) SWITCHYARD_TRY(pages_.exchange(wrong[0][i], wrong[1][i]));
+    return {};
+  }
+
+ private:
+  Status measure_multiprocessors() {
+    std::vector<int32_t> cycles(multiprocessors_, -1);
+    const int64_t bytes = multiprocessors_ * int64_t{sizeof(int32_t)};
+    SWITCHYARD_ASSIGN(const CudaMemory to, CudaMemory::allocate(bytes, "distances"));
+    stream_.copy_in(to.data(), cycles.data(), bytes);
+    cuda::l2_cycles_by_multiprocessor(pages_.data(), multiprocessors_, to.as<int32_t>(),
+                                      stream_.handle());
+    stream_.copy_out(cycles.data(), to.data(), bytes);
+    SWITCHYARD_TRY(stream_.synchronize("measure multiprocessors"));
+    if (std::ranges::min(cycles) < 0) return unclear("not every multiprocessor took part");
+    far_cycles_ = l2_far_cycles(cycles);
+    if (far_cycles_ == 0) {
+      const auto [least, most] = std::ranges::minmax(cycles);
+      return fail(Code::unavailable,
+                  "CUDA: all multiprocessors are alike far from the L2: {} to {} cycles", least,
+                  most);
+    }
+    const bool first = cycles[0] >= far_cycles_;
+    for (int i = 0; i < multiprocessors_; ++i) {
+      const bool other = (cycles[i] >= far_cycles_) != first;
+      sides_.near[i / 32] |= uint32_t{other} << i % 32;
+    }
+    return {};
+  }
+
+  Result<std::vector<uint8_t>> sides_of(const std::vector<int64_t>& offsets) {
+    const int64_t count = std::ssize(offsets), bytes = count * int64_t{sizeof(int64_t)};
+    static_assert(sizeof(cuda::L2Distance) == sizeof(int64_t));
+    SWITCHYARD_ASSIGN(const CudaMemory from, CudaMemory::allocate(bytes, "offsets"));
+    SWITCHYARD_ASSIGN(const CudaMemory to, CudaMemory::allocate(bytes, "distances"));
+    std::vector<cuda::L2Distance> distances(count);
+    stream_.copy_in(from.data(), offsets.data(), bytes);
+    cuda::l2_cycles_by_address(pages_.data(), from.as<int64_t>(), count, multiprocessors_,
+                               to.as<cuda::L2Distance>(), stream_.handle());
+    stream_.copy_out(distances.data(), to.data(), bytes);
+    SWITCHYARD_TRY(stream_.synchronize("measure where pages lie"));
+    std::vector<uint8_t> found(count);
+    std::ranges::transform(distances, found.begin(), [&](const cuda::L2Distance& each) {
+      const uint32_t own = sides_.near[each.multiprocessor / 32] >> each.multiprocessor % 32 & 1;
+      return static_cast<uint8_t>(own ^ uint32_t{each.cycles >= far_cycles_});
+    });
+    return found;
+  }
+
+  CudaPages& pages_;
+  int multiprocessors_;
+  CudaStream& stream_;
+  L2Sides sides_;
+  int32_t far_cycles_ = 0;
+};
+
+struct Placed {
+  CudaPages pages;
+  L2Sides sides;
+};
+
+Result<Placed> place(int64_t bytes, CudaStream& stream) {
+  SWITCHYARD_ASSIGN(const std::vector<DeviceFacts> devices, cuda_devices());
+  const int multiprocessors = devices.at(stream.device()).num_multiprocessors;
+  if (multiprocessors > 32 * L2Sides::kWords) return unclear("there are too many multiprocessors");
+  Placed placed;
+  SWITCHYARD_ASSIGN(placed.pages, CudaPages::allocate(bytes));
+  Surveyor surveyor(placed.pages, multiprocessors, stream);
+  SWITCHYARD_ASSIGN(placed.sides, surveyor.sides());
+  SWITCHYARD_TRY(surveyor.order_pages());
+  placed.pages.settle();
+  return placed;
+}
+
+}  // namespace
+
+Result<L2Memory> L2Memory::allocate(int64_t bytes, std::string_view purpose, CudaStream& stream) {
+  if (bytes >= kLeastBytes && environment("SWITCHYARD_L2_SIDES") != "0") {
+    Result<Placed> placed = place(bytes, stream);
+    if (placed.ok()) {
+      L2Memory memory;
+      memory.size_ = bytes;
+      memory.pages_ = std::move(placed->pages);
+      memory.sides_ = placed->sides;
+      return memory;
+    }
+    log(LogLevel::info, "{} are not placed by sides of the L2: {}", purpose,
+        placed.error().message);
+  }
+  return allocate_plain(bytes, purpose);
+}
+
+Result<L2Memory> L2Memory::allocate_plain(int64_t bytes, std::string_view purpose) {
+  L2Memory memory;
+  memory.size_ = bytes;
+  SWITCHYARD_ASSIGN(memory.plain_, CudaMemory::allocate(bytes, purpose));
+  return memory;
+}
+
+}  // namespace switchyard
