@@ -100,6 +100,8 @@ inline std::vector<MoeFfnCase> moe_ffn_small_cases() {
   return {
       {"small: one token", 1, 8, 2, 256, 128, uniform, swiglu, true, true},
       {"small: 5 tokens, biases", 5, 16, 4, 384, 192, zipf, swiglu, true, true, 1, true},
+      {"small: two tokens, whole groups of strips", 2, 4, 2, 512, 256, uniform, swiglu, false,
+       true},
       {"small: 12 tokens", 12, 8, 2, 256, 64, uniform, geglu_tanh, false, true},
       {"small: 33 tokens", 33, 8, 3, 256, 128, zipf, swiglu, true, true},
       {"small: 70 tokens, weights on the input", 70, 4, 1, 256, 64, uniform, reglu, false, false, 3,

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <gtest/gtest.h>
+
 namespace switchyard::testing {
 namespace {
 
@@ -45,6 +47,12 @@ std::vector<float> random_logits(cases::Popularity popularity, int64_t tokens, i
     logits[i] = bias - std::log(-std::log(uniform(random)));
   }
   return logits;
+}
+
+L2Sides some_sides(uint32_t mask) {
+  L2Sides sides{.mask = mask};
+  for (uint32_t& word : sides.near) word = 0x3a5c96e1;
+  return sides;
 }
 
 RoutingArrays::RoutingArrays(int64_t tokens, const RouteRule& rule)
@@ -98,6 +106,8 @@ MoeLayerOnDevice::MoeLayerOnDevice(const cases::MoeFfnCase& which, unsigned seed
       w2(which.experts * MoePack::w2_bytes(which.width, which.ffn_width)),
       workspace(moe_layer_workspace(problem, sm)),
       sync(MoeFfn::kSyncWords * 4),
+      w13_in_use(w13.data()),
+      w2_in_use(w2.data()),
       routing(tokens, problem.rule),
       with_shared(which.shared),
       with_norm(which.next_norm),
@@ -122,14 +132,42 @@ MoeLayerOnDevice::MoeLayerOnDevice(const cases::MoeFfnCase& which, unsigned seed
   fill(down, which.ffn_width);
   live.set({static_cast<int32_t>(tokens - which.dead_tokens)});
   sync.zero();
-  for (int64_t e = 0; e < which.experts; ++e) {
-    const int64_t first = e * which.width * which.ffn_width;
-    moe_pack_w13_on_device(gate.data() + first, up.data() + first, which.width, which.ffn_width,
-                           w13.data() + e * MoePack::w13_bytes(which.width, which.ffn_width),
-                           nullptr);
-    moe_pack_w2_on_device(down.data() + first, which.width, which.ffn_width,
-                          w2.data() + e * MoePack::w2_bytes(which.width, which.ffn_width), nullptr);
+  pack(w13.data(), w2.data());
+}
+
+void MoeLayerOnDevice::pack(char* w13_to, char* w2_to) {
+  const int64_t width = problem.width, ffn_width = problem.ffn_width;
+  for (int64_t e = 0; e < problem.rule.experts; ++e) {
+    const int64_t first = e * width * ffn_width;
+    moe_pack_w13_on_device(gate.data() + first, up.data() + first, width, ffn_width,
+                           w13_to + e * MoePack::w13_bytes(width, ffn_width), nullptr);
+    moe_pack_w2_on_device(down.data() + first, width, ffn_width,
+                          w2_to + e * MoePack::w2_bytes(width, ffn_width), nullptr);
   }
+}
+
+void MoeLayerOnDevice::place_by(const L2Sides& to) {
+  sides = to;
+  w13_in_use = w13.data();
+  w2_in_use = w2.data();
+  if (sides.mask == 0) return;
+  // As memory of a device has it: a kernel may do more with what is aligned well.
+  constexpr int64_t kAlignment = 64 << 10;
+  const auto aligned = [](char* at) {
+    return at + -reinterpret_cast<intptr_t>(at) % kAlignment + kAlignment;
+  };
+  if (!placed) placed.emplace(w13.size() + w2.size() + 3 * kAlignment);
+  w13_in_use = aligned(placed->data());
+  w2_in_use = aligned(w13_in_use + w13.size());
+  pack(w13_in_use, w2_in_use);
+  const int64_t inputs = MoePack::padded(problem.width),
+                hidden = MoePack::padded(problem.ffn_width);
+  const DeviceBytes scratch(4 * inputs * hidden);
+  moe_place_on_device(w13_in_use, problem.rule.experts, 2 * hidden, inputs, sides, scratch.data(),
+                      nullptr);
+  moe_place_on_device(w2_in_use, problem.rule.experts, inputs, hidden, sides, scratch.data(),
+                      nullptr);
+  EXPECT_EQ(cuda_error(), "");  // before scratch is gone
 }
 
 MoeFfn::Args MoeLayerOnDevice::args() {
@@ -139,8 +177,9 @@ MoeFfn::Args MoeLayerOnDevice::args() {
   args.routing = routing.view();
   args.logits = picks_are_given ? nullptr : logits.data();
   args.live_tokens = live.data();
-  args.w13 = w13.data();
-  args.w2 = w2.data();
+  args.w13 = w13_in_use;
+  args.w2 = w2_in_use;
+  args.sides = sides;
   if (with_bias) {
     args.up_bias = up_bias.data();
     args.down_bias = down_bias.data();
@@ -181,7 +220,8 @@ std::vector<double> MoeLayerOnDevice::reference() {
 bool MoeLayerOnDevice::guards_are_intact() const {
   return y.bytes().guards_are_intact() && next_x.bytes().guards_are_intact() &&
          w13.guards_are_intact() && w2.guards_are_intact() && workspace.guards_are_intact() &&
-         sync.guards_are_intact() && routing.guards_are_intact();
+         sync.guards_are_intact() && routing.guards_are_intact() &&
+         (!placed || placed->guards_are_intact());
 }
 
 }  // namespace switchyard::testing

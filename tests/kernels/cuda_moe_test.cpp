@@ -22,6 +22,7 @@ using testing::cuda_error;
 using testing::expect_picks;
 using testing::expect_rows_follow_picks;
 using testing::MoeLayerOnDevice;
+using testing::some_sides;
 
 class CudaMoe : public ::testing::Test {
  protected:
@@ -91,6 +92,21 @@ void expect_normed(const std::vector<uint16_t>& next, const std::vector<float>& 
   }
 }
 
+// The same call with weights that are placed by sides, twice, and then as before.
+void expect_sides_change_nothing(MoeLayerOnDevice& layer, const MoeFfn::Kernel& entry,
+                                 const std::vector<float>& y, const L2Sides& sides) {
+  SCOPED_TRACE(sides.mask);
+  layer.place_by(sides);
+  for (int i = 0; i < 2; ++i) {
+    layer.run(entry);
+    EXPECT_EQ(layer.y.host(), y) << "placed, call " << i;
+  }
+  EXPECT_TRUE(layer.guards_are_intact());
+  layer.place_by({});
+  layer.run(entry);
+  EXPECT_EQ(layer.y.host(), y) << "no longer placed";
+}
+
 // The case by every entry that takes it; `entries` counts them.
 void CudaMoe::check_case(const cases::MoeFfnCase& which, int& entries, Which of) {
   SCOPED_TRACE(which.name);
@@ -115,6 +131,7 @@ void CudaMoe::check_case(const cases::MoeFfnCase& which, int& entries, Which of)
     std::fflush(stdout);
     EXPECT_TRUE(layer.guards_are_intact());
     if (which.next_norm) expect_normed(layer.next_x.host(), y, layer.norm_weights, which.tokens);
+    expect_sides_change_nothing(layer, entry, y, some_sides());
   };
   for_each_entry(layer, check, of);
 }
@@ -161,6 +178,9 @@ TEST_F(CudaMoe, TheSameCallGivesTheSameBits) {
       for (int i = 0; i < 20; ++i) {
         layer.run(entry);
         ASSERT_EQ(layer.y.host(), first) << "repeat " << i;
+      }
+      for (const uint32_t mask : {0xab000U, 0x1000U, 0x17000U}) {
+        expect_sides_change_nothing(layer, entry, first, some_sides(mask));
       }
     });
   }

@@ -76,5 +76,15 @@ TEST(MoePack, W2KeepsItsRows) {
   }
 }
 
+TEST(MoePack, HalvesOfPairsAreAllStrips) {
+  for (const int strips : {2, 4, 14, 16, 18, 32, 60, 64}) {
+    for (int strip = 0; strip < strips; ++strip) {
+      const int pair = MoePack::pair_of(strip, strips), half = MoePack::half_of(strip, strips);
+      EXPECT_LT(pair, strips / 2);
+      EXPECT_EQ(MoePack::strip_of(pair, half, strips), strip) << "of " << strips;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace switchyard

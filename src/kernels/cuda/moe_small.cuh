@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The single-launch layer (moe_small_sm90a.cu) before its products: sizes, shared memory, how the products are cut, and the warp that
-// streams the weights.
+// The single-launch layer (moe_small_sm90a.cu) before its products: sizes, shared memory, and how the products are cut.
 #pragma once
 #include <type_traits>
 
@@ -135,6 +134,10 @@ struct Piece {
   __device__ Piece(const Shape& shape, int number)
       : Piece(shape, number / pieces_in_row(shape),
               number % pieces_in_row(shape) * shape.piece_blocks, shape.piece_blocks) {}
+  // The same, part `part` of those of a row.
+  __device__ static Piece part_of(const Shape& shape, int row, int part) {
+    return Piece(shape, row, part * shape.piece_blocks, shape.piece_blocks);
+  }
   __device__ static int pieces_in_row(const Shape& shape) {
     return (shape.down_blocks + shape.piece_blocks - 1) / shape.piece_blocks;
   }
@@ -146,8 +149,6 @@ struct Piece {
     split = stages >= kGroups;
   }
 };
-
-// ---- the producer warp
 
 // bulk_copy of bytes that will not be read again soon: in the L2 they give way before others.
 __device__ __forceinline__ void bulk_copy_once(uint32_t to, const void* from, uint32_t bytes,
@@ -161,55 +162,5 @@ __device__ __forceinline__ void bulk_copy_once(uint32_t to, const void* from, ui
       "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
 }
-
-template <int kStages, class Shared = small_layer::Shared>
-struct Producer {
-  Shared& s;
-  const Shape& shape;
-  uint32_t ring;
-  RingCursor<kStages> places[kGroups] = {};
-
-  // Copies weight blocks of a strip from `step` on into the group's next stage, once that is free; a lane a block.
-  __device__ void copy(int group, const PackedStrip& strip, int step, int blocks) {
-    uint32_t stage = 0, parity = 0;
-#pragma unroll
-    for (int i = 0; i < kGroups; ++i) {  // an index that is known keeps the places in registers
-      if (i != group) continue;
-      stage = i * kStages + places[i].slot;
-      parity = places[i].parity;
-      places[i].advance();
-    }
-    barrier_wait(shared_address(&s.empty[stage]), parity ^ 1);
-    const uint32_t full = shared_address(&s.full[stage]);
-    const bool apart = shape.side_mask != 0;
-    const int copies = apart ? blocks : 1, each = (apart ? 1 : blocks) * MoePack::kBlockBytes;
-    if (lane_id() == 0) barrier_arrive_expect(full, blocks * MoePack::kBlockBytes);
-    __syncwarp();
-    if (lane_id() >= copies) return;
-    bulk_copy_once(ring + stage * kStageBytes + lane_id() * MoePack::kBlockBytes,
-                   strip.block(step + lane_id()), each, full);
-  }
-
-  // `first_stages_copied()` is called once the item's first stages are on their way.
-  template <class Then>
-  __device__ void up_item(const Work& work, int item, int64_t expert, const char* w13,
-                          const Then& first_stages_copied) {
-    const PackedStrip strip(w13, expert, item % work.tiles, work.tiles * kOutputs,
-                            shape.up_blocks * MoePack::kAtomInputs, shape.side_mask);
-    for (int c = 0; c < work.item_stages; ++c) {
-      copy(c % kGroups, strip, c * kStageBlocks,
-           min(kStageBlocks, shape.up_blocks - c * kStageBlocks));
-      if (c == min(kGroups, work.item_stages) - 1) first_stages_copied();
-    }
-  }
-  __device__ void down_hit(const Piece& piece, int hit, int64_t expert, const char* w2) {
-    const PackedStrip strip(w2, expert, piece.row_block, shape.up_blocks * MoePack::kAtomInputs,
-                            shape.down_blocks * MoePack::kAtomInputs, shape.side_mask);
-    for (int c = 0; c < piece.stages; ++c) {
-      copy((piece.split ? c : hit) % kGroups, strip, piece.begin + c * kStageBlocks,
-           min(kStageBlocks, piece.blocks - c * kStageBlocks));
-    }
-  }
-};
 
 }  // namespace switchyard::cuda::small_layer

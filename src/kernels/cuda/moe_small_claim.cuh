@@ -2,42 +2,48 @@
 // Work of the single-launch layer that blocks claim from counters: memory does not serve all multiprocessors equally fast, and whoever is
 // quicker takes more. Results do not depend on who does what.
 //
-//   producer   claims a number, copies its weights, and leaves the number for the consumers
-//   consumers  take the numbers in the same order, as far behind as the rings are deep
+//   producer   claims a number, copies its weights, and leaves what it stands for to the consumers
+//   consumers  take the work in the same order, as far behind as the rings are deep
+//   lists      where weights are placed by sides of the L2 (ops/l2_sides.h), items and pieces are two lists each, by the side that their
+//              weights are on. A block takes those of its own side first, then the other's; and all items before any piece
 // Only blocks that run claim, and nothing waits for work that is not claimed: the blocks need not all be resident at once.
-// Every block fails to claim once, so a launch takes as many numbers as there are, and one a block; the last to fail says where the next
-// launch begins. Nothing has to be cleared.
+// Every block fails to claim once in every list, so a launch takes as many numbers of it as there are, and one a block; the last to fail
+// says where the next launch begins. Nothing has to be cleared.
 #pragma once
 #include "kernels/cuda/moe_small.cuh"
+#include "kernels/cuda/packed.cuh"
 
 namespace switchyard::cuda::small_layer {
 
-enum class Claim : uint8_t { item, piece };
+inline constexpr int kLists =
+    4;  // items on side 0 and on side 1, then pieces; without sides, the first of each kind
 
-// Words of Args::sync, before those of other entries: the numbers claimed since the beginning, how many of them before this
-// launch, and how many launches; then, behind those of all entries, values that blocks hand on.
-inline constexpr int kClaimWord = 2, kBaseWord = 4, kLaunchWord = 6, kTaggedWord = 1024;
+// Words of Args::sync, before those of other entries. Of each list: the numbers claimed since the beginning, and how many of them before
+// this launch; then how many launches; then, behind those of all entries, values that blocks hand on.
+inline constexpr int kClaimWord = 0, kBaseWord = 4, kLaunchWord = 8, kTaggedWord = 1024;
 
-// From the producer to the consumers: numbers on their way. Never full: each but the ends has a stage at least, and there are fewer stages.
+// From the producer to the consumers: work on its way. Never full: each but the ends has a stage at least, and there are fewer stages.
 struct Queue {
   static constexpr int kEntries = 32;
-  uint64_t entry[kEntries];  // turn + 1 | number
+  uint64_t entry[kEntries];  // turn + 1 | work
   uint64_t known;            // a barrier of one arrival, for what follows
-  uint32_t launch, first_item;
-  uint32_t base[2];
+  uint32_t launch, first_claim;
+  uint32_t base[kLists];
+  int side;  // whose lists this block takes from first
 
-  __device__ void prepare() {
+  __device__ void prepare(const L2Sides& sides) {
     const int thread = static_cast<int>(threadIdx.x);
     if (thread < kEntries) entry[thread] = 0;
     if (thread == 0) barrier_init(shared_address(&known), 1);
+    if (thread == 0) side = sides.mask != 0 ? side_of_this_block(sides) : 0;
   }
   /// One thread of the block: which launch this is, and the first claim.
   __device__ void begin(uint32_t* sync) {
     const volatile uint32_t* const before = sync;
-    base[0] = before[kBaseWord];
-    base[1] = before[kBaseWord + 1];
+#pragma unroll
+    for (int i = 0; i < kLists; ++i) base[i] = before[kBaseWord + i];
     launch = before[kLaunchWord];
-    first_item = atomicAdd(sync + kClaimWord, 1u) - base[0];
+    first_claim = atomicAdd(sync + kClaimWord + side, 1u);
     barrier_arrive(shared_address(&known));
   }
   __device__ void wait() const { barrier_wait(shared_address(&known), 0); }
@@ -48,45 +54,91 @@ struct Queue {
   }
 };
 
-/// The producer's side.
+/// The producer's side: a block takes from its lists one after the other.
+template <bool kPlaced>
 class Claims {
  public:
-  __device__ Claims(Queue& queue, uint32_t* sync) : queue_(queue), sync_(sync) {}
-  /// A number below `count`, or -1, once. Asked for when it is needed: who asks earlier takes work from blocks that have none.
-  __device__ int take(Claim claim, int count) {
-    const int which = static_cast<int>(claim);
-    int number = 0;
-    if (lane_id() == 0) {
-      number = static_cast<int>(atomicAdd(sync_ + kClaimWord + which, 1u) - queue_.base[which]);
-    }
-    return checked(claim, __shfl_sync(kAllLanes, number, 0), count);
-  }
-  __device__ int first_item(int count) {
+  /// `items`, `pieces`: all that there are.
+  __device__ Claims(Queue& queue, uint32_t* sync, int items, int pieces)
+      : queue_(queue), sync_(sync), items_(items / kSides), pieces_(pieces / kSides) {}
+
+  /// The first claim is made already.
+  __device__ bool first() {
     queue_.wait();
-    return checked(Claim::item, static_cast<int>(queue_.first_item), count);
+    go_to(0);
+    number_ = static_cast<int>(queue_.first_claim - base_);
+    return number_ < size_ || try_others();
   }
-  __device__ void leave(int number) {
+  /// Claims work; false: there is none. Asked for when it is needed: who asks earlier takes work from blocks that have none.
+  __device__ bool next() {
+    uint32_t answer = 0;
+    if (lane_id() == 0) answer = atomicAdd(sync_ + kClaimWord + list_, 1u);
+    number_ = static_cast<int>(__shfl_sync(kAllLanes, answer, 0) - base_);
+    return number_ < size_ || try_others();
+  }
+  __device__ bool is_item() const { return at_ < 2; }
+  /// What is claimed, in its list.
+  __device__ int number() const { return number_; }
+  /// The at-th of the list's strips in a matrix of so many strips.
+  __device__ int strip(int at, int strips) const {
+    return kPlaced ? MoePack::strip_of(at, half(), strips) : at;
+  }
+  __device__ int half() const { return list_ % 2; }
+  __device__ void leave(int work) {
     if (lane_id() == 0) {
       volatile uint64_t* const entry = &queue_.entry[turn_ % Queue::kEntries];
-      *entry = uint64_t{turn_ + 1} << 32 | static_cast<uint32_t>(number);
+      *entry = uint64_t{turn_ + 1} << 32 | static_cast<uint32_t>(work);
     }
     ++turn_;
   }
 
  private:
-  __device__ int checked(Claim claim, int number, int count) {
-    if (number < count) return number;
-    const int all = count + static_cast<int>(gridDim.x), which = static_cast<int>(claim);
-    if (number == all - 1 && lane_id() == 0) {
-      sync_[kBaseWord + which] = queue_.base[which] + all;
-      if (claim == Claim::piece) sync_[kLaunchWord] = queue_.launch + 1;
+  static constexpr int kSides = kPlaced ? 2 : 1;
+
+  __device__ int list_at(int at) const { return at ^ queue_.side; }
+  __device__ void go_to(int at) {
+    at_ = at;
+    list_ = list_at(at);
+    base_ = queue_.base[list_];
+    size_ = at < 2 ? items_ : pieces_;
+  }
+  // After a claim that failed. Most often the other side's items are gone as well, so a piece is claimed along with them.
+  __device__ bool try_others() {
+    while (number_ >= size_) {
+      fail();
+      const int at = at_ + kLists / 2 / kSides;
+      if (at >= kLists) return false;
+      const bool holds_piece = at_ == 1;
+      go_to(at);
+      if (holds_piece) {
+        number_ = piece_;
+        continue;
+      }
+      const int pieces = list_at(2);
+      uint32_t answer = 0;
+      if (lane_id() == 0) answer = atomicAdd(sync_ + kClaimWord + list_, 1u);
+      if (lane_id() == 1 && at == 1) answer = atomicAdd(sync_ + kClaimWord + pieces, 1u);
+      number_ = static_cast<int>(__shfl_sync(kAllLanes, answer, 0) - base_);
+      piece_ = static_cast<int>(__shfl_sync(kAllLanes, answer, 1) - queue_.base[pieces]);
     }
-    return -1;
+    return true;
+  }
+  // Of all blocks the last to fail in this list prepares it for the next launch.
+  __device__ void fail() {
+    const int all = size_ + static_cast<int>(gridDim.x);
+    if (number_ != all - 1 || lane_id() != 0) return;
+    sync_[kBaseWord + list_] = base_ + all;
+    if (list_ == 2) sync_[kLaunchWord] = queue_.launch + 1;
   }
 
   Queue& queue_;
   uint32_t* sync_;
+  int items_, pieces_;  // of a list
   uint32_t turn_ = 0;
+  int at_ = 0, list_ = 0, size_ = 0;  // which of its lists the block takes from
+  uint32_t base_ = 0;
+  int number_ = 0;
+  int piece_ = 0;  // claimed while the other side's items are taken
 };
 
 /// The consumers' side; all threads read. -1: no more.
@@ -109,37 +161,5 @@ class ClaimedItems {
   const Queue& queue_;
   uint32_t turn_ = 0;
 };
-
-// ---- the producer warp
-
-/// Experts of hits that are known.
-struct KnownPicks {
-  const uint8_t* hit_expert;
-  __device__ int operator()(int hit) const { return hit_expert[hit]; }
-  __device__ void settle() const {}
-};
-
-/// Every weight of the claimed work. expert_of.settle() is called when there is time.
-template <class Producer, class ExpertOf>
-__device__ void produce_claimed(Producer& producer, Queue& queue, const Work& work,
-                                const MoeFfn::Args& args, int hits, ExpertOf& expert_of) {
-  const Shape& shape = producer.shape;
-  const auto *w13 = static_cast<const char*>(args.w13), *w2 = static_cast<const char*>(args.w2);
-  Claims claims(queue, args.sync);
-  int item = claims.first_item(work.items);
-  for (; item >= 0; item = claims.take(Claim::item, work.items)) {
-    claims.leave(item);
-    producer.up_item(work, item, expert_of(item / work.tiles), w13, [&] { expert_of.settle(); });
-  }
-  claims.leave(-1);
-  expert_of.settle();
-  const int pieces = hits > 0 ? shape.up_blocks * 2 * Piece::pieces_in_row(shape) : 0;
-  for (int at; (at = claims.take(Claim::piece, pieces)) >= 0;) {
-    claims.leave(at);
-    const Piece piece(shape, at);
-    for (int hit = 0; hit < hits; ++hit) producer.down_hit(piece, hit, expert_of(hit), w2);
-  }
-  claims.leave(-1);
-}
 
 }  // namespace switchyard::cuda::small_layer

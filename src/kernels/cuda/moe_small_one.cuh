@@ -2,7 +2,7 @@
 // What the single-launch layer (moe_small_sm90a.cu) does otherwise for one token that it routes itself: hit h is pick h, so the shape of
 // the work is known before the picks are, and the producer asks for weights as soon as it has the one pick that they need.
 #pragma once
-#include "kernels/cuda/moe_small_claim.cuh"
+#include "kernels/cuda/moe_small_producer.cuh"
 
 namespace switchyard::cuda::small_layer {
 

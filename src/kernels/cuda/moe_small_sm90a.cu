@@ -9,7 +9,7 @@
 //   join     each piece leaves its sums; the outputs are shared out among the blocks, which add up the pieces in the order of the inputs
 // Blocks meet nowhere: hidden values and sums carry tags (tagged.cuh), and who reads them waits for those it reads. A barrier with its
 // fences would first wait for every weight that is on its way, and leave the memory idle meanwhile.
-// A stage is 32 packed rows x 256 inputs, 16 KiB. One warp produces. Four groups of four warps consume: a
+// A stage is 32 packed rows x 256 inputs, one copy of 16 KiB. One warp produces. Four groups of four warps consume: a
 // stage belongs to one group, so that four are in the works at once; a warp takes one weight block of it, as the M operand
 // of mma m16n8k16. A lane reads 16 bytes of a weight row and the same 16 inputs of a token row, a permutation of the inputs
 // that both operands share. Every group has a ring of its own, because a barrier tells a waiter only the parity of its
@@ -83,11 +83,11 @@ __device__ void consume(Consumer& consumer, const Queue& queue, const MoeFfn::Ar
   consumer.add_parts(args, parts, y);
 }
 
-// kFlat: is_flat(rule), and the logits are given.
-template <int kTilesN, int kStages, bool kFlat>
+// kFlat: is_flat(rule), and the logits are given. kPlaced: weights are placed by sides of the L2.
+template <int kTilesN, int kStages, bool kFlat, bool kPlaced>
 __global__ void __launch_bounds__(kThreads, 1)
     run_layer(const __grid_constant__ Shape shape, const __grid_constant__ MoeFfn::Args args,
-              int x_bytes) {
+              int x_bytes, const __grid_constant__ PackedBoxes boxes) {
   using Shared = SharedOf<kMaxExperts, kTilesN * 8 * kMostPicks>;
   using Consumer = Consumer<kTilesN, kStages, Shared>;
   extern __shared__ __align__(1024) char dynamic[];
@@ -98,8 +98,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   __shared__ uint64_t x_landed;
   const int thread = static_cast<int>(threadIdx.x), warp = warp_id();
   const Room<Consumer, kStages> room(dynamic);
+  if (kPlaced && thread == kConsumerThreads) prefetch(boxes);
   prepare_rings<kStages>(s, x_landed);
-  queue.prepare();
+  queue.prepare(args.sides);
   for (int e = thread; e < shape.rule.experts; e += kThreads) s.tokens[e] = 0;
   __syncthreads();
   wait_for_previous();
@@ -121,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   if (warp == kConsumers) {
-    Producer<kStages, Shared> producer{s, shape, room.ring};
+    Producer<kPlaced, kStages, Shared> producer{s, shape, room.ring, boxes};
     KnownPicks known{hit_list};
     const int hits = list_experts(s, shape, hit_list);
     return produce_claimed(producer, queue, Work(shape, hits), args, hits, known);
@@ -142,10 +143,10 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 // The same for one token that comes with its logits, and a flat rule.
-template <int kStages, int kPerLane>
+template <int kStages, int kPerLane, bool kPlaced>
 __global__ void __launch_bounds__(kThreads, 1)
     run_layer_of_one(const __grid_constant__ Shape shape, const __grid_constant__ MoeFfn::Args args,
-                     int x_bytes) {
+                     int x_bytes, const __grid_constant__ PackedBoxes boxes) {
   using Consumer = Consumer<1, kStages, SharedOne>;
   extern __shared__ __align__(1024) char dynamic[];
   __shared__ SharedOne s;
@@ -153,8 +154,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   __shared__ uint64_t x_landed;
   const int thread = static_cast<int>(threadIdx.x), warp = warp_id();
   const Room<Consumer, kStages> room(dynamic);
+  if (kPlaced && thread == kConsumerThreads) prefetch(boxes);
   prepare_rings<kStages>(s, x_landed);
-  queue.prepare();
+  queue.prepare(args.sides);
   lay_out_one(s, shape);
   __syncthreads();
   wait_for_previous();
@@ -162,7 +164,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     LazyPicks<kPerLane> picks(s, flat_rule(shape.rule), args.logits, args.bias);
     const bool live = args.live_tokens == nullptr || *args.live_tokens > 0;
     if (!live) picks.settle(false);
-    Producer<kStages, SharedOne> producer{s, shape, room.ring};
+    Producer<kPlaced, kStages, SharedOne> producer{s, shape, room.ring, boxes};
     const int hits = live ? shape.rule.top_k : 0;
     return produce_claimed(producer, queue, Work(shape, hits), args, hits, picks);
   }
@@ -223,13 +225,21 @@ Plan plan_for(const MoeFfn::Problem& problem, int64_t tokens, bool alone) noexce
   return plan;
 }
 
-using LayerKernel = void (*)(const Shape, const MoeFfn::Args, int x_bytes);
+using LayerKernel = void (*)(const Shape, const MoeFfn::Args, int x_bytes, const PackedBoxes);
+
+PackedBoxes boxes_of(const MoeFfn::Problem& problem, const MoeFfn::Args& args) noexcept {
+  const int64_t experts = problem.rule.experts;
+  return packed_boxes(args.w13, experts * MoePack::w13_bytes(problem.width, problem.ffn_width),
+                      args.w2, experts * MoePack::w2_bytes(problem.width, problem.ffn_width),
+                      args.sides);
+}
 
 void launch(LayerKernel kernel, const Plan& plan, const MoeFfn::Args& args,
-            cudaStream_t stream) noexcept {
+            const PackedBoxes& boxes, cudaStream_t stream) noexcept {
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.shared_bytes);
   launch_chained(kernel, dim3(static_cast<unsigned>(plan.blocks)), kThreads,
-                 static_cast<size_t>(plan.shared_bytes), stream, plan.shape, args, plan.x_bytes);
+                 static_cast<size_t>(plan.shared_bytes), stream, plan.shape, args, plan.x_bytes,
+                 boxes);
 }
 
 const char* refusal(const MoeFfn::Problem& problem) noexcept {
@@ -261,14 +271,16 @@ bool suits(const MoeFfn::Problem& problem, int64_t tokens) noexcept {
 // What blocks tell each other lies in Args::sync.
 int64_t workspace(const MoeFfn::Problem&) noexcept { return 0; }
 
+template <bool kPlaced>
 LayerKernel kernel_for(const MoeFfn::Problem& problem, const MoeFfn::Args& args) noexcept {
   if (runs_alone(problem, args)) {
-    return problem.rule.experts <= 128 ? run_layer_of_one<3, 4>
-                                       : run_layer_of_one<3, kMaxExperts / 32>;
+    return problem.rule.experts <= 128 ? run_layer_of_one<3, 4, kPlaced>
+                                       : run_layer_of_one<3, kMaxExperts / 32, kPlaced>;
   }
   const bool flat = is_flat(problem.rule) && args.logits != nullptr;
-  if (args.tokens > 8) return flat ? run_layer<2, 2, true> : run_layer<2, 2, false>;
-  return flat ? run_layer<1, 3, true> : run_layer<1, 3, false>;
+  if (args.tokens > 8)
+    return flat ? run_layer<2, 2, true, kPlaced> : run_layer<2, 2, false, kPlaced>;
+  return flat ? run_layer<1, 3, true, kPlaced> : run_layer<1, 3, false, kPlaced>;
 }
 
 void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream) noexcept {
@@ -278,7 +290,9 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   plan.shape.side_mask = args.sides.mask;
   plan.shape.up_bias = {args.up_bias, static_cast<int>(problem.ffn_width)};
   plan.shape.down_bias = {args.down_bias, static_cast<int>(problem.width)};
-  launch(kernel_for(problem, args), plan, args, on);
+  const LayerKernel kernel =
+      args.sides.mask != 0 ? kernel_for<true>(problem, args) : kernel_for<false>(problem, args);
+  launch(kernel, plan, args, boxes_of(problem, args), on);
   launch_next_norm(problem, args, stream);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packed expert weights of the device kernels: one layout for all of them, already in the order that shared memory
-// wants, so that a stage is one bulk copy and no kernel needs a tensor map.
+// wants, so that a stage is one bulk copy and needs no tensor map.
 //
 //   atom    8 rows x 64 inputs of bf16, 1 KiB; the eight 16-byte chunks of row r stand at c ^ r: the 128-byte swizzle of
 //           wgmma (K-major, 1024 bytes from one group of 8 rows to the next) and free of bank conflicts for ldmatrix
@@ -13,7 +13,8 @@
 //   placed  where the sides of the L2 are known and experts are large (ops/l2_sides.h, kernels/cuda/l2_memory.h), blocks are placed by
 //           them. Strips of 32 rows come in groups of 16 (the last of a matrix may be smaller, but even), and strip i of the first half
 //           of a group shares its memory with strip i of the second: their blocks of the same 64 inputs are a pair of 8 KiB, of which
-//           the first half's is on side 0; pairs follow each other along the inputs. So 256 rows lie on one side
+//           the first half's is on side 0; pairs follow each other along the inputs. So 256 rows lie on one side. Blocks of a strip are
+//           apart then: boxes of tensor maps bring several by one instruction (kernels/cuda/packed_boxes.cuh)
 //
 //   w13     [E, 2 Fp, Dp]: the atoms of a block alternate gate, up, gate, up, so a block makes 16 hidden columns.
 //           In the accumulators of mma m16n8 and wgmma m64 rows r and r + 8 belong to one thread; with weights as the
@@ -65,6 +66,11 @@ struct MoePack {
   }
   static constexpr int half_of(int strip, int strips) noexcept {
     return strip % kGroupStrips < half_group(strip, strips) ? 0 : 1;
+  }
+  /// The strip that is half `half` of a pair of strips.
+  static constexpr int strip_of(int pair, int half, int strips) noexcept {
+    const int first = pair / (kGroupStrips / 2) * kGroupStrips;
+    return first + pair % (kGroupStrips / 2) + half * half_group(first, strips);
   }
   /// The packed row of w13 that holds gate (up = 0) or up (up = 1) of a hidden column.
   static constexpr int64_t w13_row(int64_t hidden, int up) noexcept {
