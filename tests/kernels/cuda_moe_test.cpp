@@ -216,9 +216,9 @@ TEST_F(CudaMoe, ATokenDoesNotDependOnItsBatch) {
   EXPECT_EQ(cuda_error(), "");
 }
 
-// The same where items of the second product are few and long: an H200 does them in 2 chunks of K at 550 tokens of five experts, in
-// 4 and 3 at 900 and 1100 tokens of the wide one, else in one.
-TEST_F(CudaMoe, ATokenDoesNotDependOnChunks) {
+// The same where items of the second product are few and long: an H200 does them in parts at 550 tokens of five experts, and at 900
+// and 1100 tokens of the wide one, else whole.
+TEST_F(CudaMoe, ATokenDoesNotDependOnParts) {
   using Counts = std::vector<int64_t>;
   for (const auto& [which, counts] :
        {std::pair{cases::MoeFfnCase{"long", 550, 5, 2, 4096, 4096}, Counts{17, 200, 550}},

@@ -9,7 +9,7 @@
 //   hidden    panels of 64 columns, [R'][64] swizzled, an expert's rows from a multiple of 8 on: what pass 1 makes of an
 //             item is one bulk store, and a stage of tokens in pass 2 is one bulk copy
 //   between   counters of finished panels, for each run of experts: pass 2 starts while pass 1 ends, and the weights of
-//             pass 2 are on their way before its tokens are; the same for chunks of pass 2, whose sums go through memory in f32
+//             pass 2 are on their way before its tokens are; the same for first parts of pass 2, whose sums go through memory in f32
 //   cost      the hit experts' weights once, plus L2 traffic; no padded row beyond 8; nothing is read by the host
 // The order of K is the same in every tile configuration and no value is shared between tokens, so a token's bits depend on
 // nothing but the token.
@@ -64,10 +64,10 @@ int64_t hidden_bytes(const MoeFfn::Problem& problem) noexcept {
   return hidden_rows(problem) * MoePack::padded(problem.ffn_width) * 2;
 }
 
-/// Rows whose sums may go from chunk to chunk: with more there are items enough, and a short K makes no chunks.
+/// Rows whose sums may go from part to part of an item: with more there are items enough, and a short K has no parts.
 int64_t carry_rows(const MoeFfn::Problem& problem) noexcept {
   constexpr int64_t kMostRows = 2304;
-  constexpr int64_t kLeastWidth = 2 * sm90a::kLeastChunkSteps * sm90a::kStepInputs;
+  constexpr int64_t kLeastWidth = sm90a::kLeastSplitSteps * sm90a::kStepInputs;
   return problem.ffn_width >= kLeastWidth ? std::min(hidden_rows(problem), kMostRows) : 0;
 }
 

@@ -7,7 +7,7 @@
 //   empty  4 warps x 2 consumers
 #pragma once
 #include "kernels/cuda/hopper.cuh"
-#include "kernels/cuda/moe_ffn_sm90a_plan.cuh"
+#include "kernels/cuda/moe_ffn_sm90a_list.cuh"
 #include "kernels/ops/moe_pack.h"
 
 namespace switchyard::cuda::sm90a {
@@ -184,18 +184,16 @@ class Complete {
       expected_[i] = tiles * parts;
     }
   }
-  /// Waits until all experts that share this expert's counter are complete so many times; times never decrease.
-  __device__ __forceinline__ void wait(const int* counters, int expert, int times) {
-    if (times != times_) complete_ = 0;
-    times_ = times;
+  /// Waits until all experts that share this expert's counter are complete.
+  __device__ __forceinline__ void wait(const int* counters, int expert) {
     const int mine = expert / run_, lane = threadIdx.x % 32;
     if (!(complete_ >> mine & 1)) {
       // One word is polled: all counters lie in a line or two, and so many readers would slow down the memory behind it.
       const int expected =
-          __shfl_sync(kAllLanes, mine < 32 ? expected_[0] : expected_[1], mine % 32) * times;
+          __shfl_sync(kAllLanes, mine < 32 ? expected_[0] : expected_[1], mine % 32);
       while (load_acquire(&counters[mine]) < expected) __nanosleep(32);
-      const bool low = load_acquire(&counters[lane]) >= expected_[0] * times;
-      const bool high = load_acquire(&counters[lane + 32]) >= expected_[1] * times;
+      const bool low = load_acquire(&counters[lane]) >= expected_[0];
+      const bool high = load_acquire(&counters[lane + 32]) >= expected_[1];
       complete_ = __ballot_sync(kAllLanes, low) | uint64_t{__ballot_sync(kAllLanes, high)} << 32;
     }
     fence_async_global();
@@ -205,7 +203,6 @@ class Complete {
  private:
   const int run_;  // experts that share a counter
   int expected_[2];
-  int times_ = 0;
   uint64_t complete_ = 0;  // bit i: counter i
 };
 static_assert(kSyncGroups == 64);
@@ -239,12 +236,12 @@ __device__ __forceinline__ void load_tokens(Shared<TileT>& shared, const MoeFfnP
     gather_item(shared, p, item, at);
   }
   Complete hidden(shared, p, p.ffn_width / 64);
-  Complete carried(shared, p, p.width / TileT::kRows);
   for (; item.steps > 0; item = take_item(shared, queue)) {
     if (threadIdx.x % 128 >= 64) continue;
-    hidden.wait(p.sync, item.expert, 1);
-    if (TileT::kChunks && item.chunk > 0)
-      carried.wait(p.sync + kSyncCarried, item.expert, item.chunk);
+    hidden.wait(p.sync, item.expert);
+    if (TileT::kSplits && item.carried) {
+      while (load_acquire(&p.sync[kSyncCarried + item.block]) < shared.plan.tiles) __nanosleep(32);
+    }
     if (threadIdx.x % 32 == 0) load_hidden_item(shared, p, item, at);
     __syncwarp();
   }

@@ -13,11 +13,11 @@ __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfn
                                              uint32_t handed) {
   const Consumer me = Consumer();
   Sums<TileT> acc = {};  // without a first value their life would reach from item to item
-  if constexpr (TileT::kChunks) {
-    if (item.chunk > 0) take_carry<TileT>(acc, shared, p, item, at);
+  if constexpr (TileT::kSplits) {
+    if (item.carried) take_carry<TileT>(acc, shared, p, item, at);
   }
   multiply_exact<TileT>(acc, shared, item, at, me);
-  if constexpr (TileT::kChunks) {
+  if constexpr (TileT::kSplits) {
     if (!item.last) {
       leave_carry<TileT>(acc, shared, p, item, handed, me);
       return;

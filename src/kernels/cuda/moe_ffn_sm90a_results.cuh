@@ -157,7 +157,7 @@ __device__ __forceinline__ void add_bias(Sums<TileT>& acc, const MoeFfnParams& p
   }
 }
 
-/// Where the sums of an item's chunks are handed on: this thread's first four.
+/// Where the sums of an item's first part are handed on: this thread's first four.
 template <class TileT>
 __device__ __forceinline__ float4* carry_of(const Shared<TileT>& shared, const MoeFfnParams& p,
                                             const Item& item) {
@@ -167,12 +167,12 @@ __device__ __forceinline__ float4* carry_of(const Shared<TileT>& shared, const M
          threadIdx.x;
 }
 
-/// The sums that the chunk before left.
+/// The sums that the first part left.
 template <class TileT>
 __device__ __forceinline__ void take_carry(Sums<TileT>& acc, Shared<TileT>& shared,
                                            const MoeFfnParams& p, const Item& item,
                                            const RingCursor<TileT::kStages>& at) {
-  // Tokens are asked for when the chunk before is known to be complete.
+  // Tokens are asked for when the first part is known to be complete.
   barrier_wait(shared_address(&shared.full[at.slot]), at.parity);
   const float4* from = carry_of(shared, p, item);
 #pragma unroll

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The warp of the Hopper MoE kernel that tells other blocks what the consumers have made: it sends hidden panels out of shared
-// memory and counts them, and it counts chunks. To count is a release, which lasts until what the multiprocessor has under way
+// memory and counts them, and it counts first parts. To count is a release, which lasts until what the multiprocessor has under way
 // has landed (3 us while weights stream): a warp that does nothing else can wait for that.
 //
-//   staged   kPanelWarps of consumers: all of the panel is in shared memory, or all sums of the chunk are written
+//   staged   kPanelWarps of consumers: all of the panel is in shared memory, or all sums of the part are written
 //   drained  1 arrival: the panel has been read, so the next may be staged
 #pragma once
 #include "kernels/cuda/moe_ffn_sm90a_load.cuh"
@@ -39,15 +39,15 @@ __device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnP
   add_release(&p.sync[counter_of(p, item.expert)], TileT::kPanels);
 }
 
-/// One thread: counts a chunk.
+/// One thread: counts a first part.
 template <class TileT>
-__device__ __forceinline__ void send_chunk(Shared<TileT>& shared, const MoeFfnParams& p,
-                                           const Item& item, uint32_t parity) {
+__device__ __forceinline__ void send_part(Shared<TileT>& shared, const MoeFfnParams& p,
+                                          const Item& item, uint32_t parity) {
   for (int panel = 0; panel < TileT::kPanels; ++panel) {
     barrier_wait(shared_address(&shared.staged[panel]), parity);
     barrier_arrive(shared_address(&shared.drained[panel]));
   }
-  add_release(&p.sync[kSyncCarried + counter_of(p, item.expert)], 1);
+  add_release(&p.sync[kSyncCarried + item.block], 1);
 }
 
 /// One warp.
@@ -62,7 +62,7 @@ __device__ __forceinline__ void send_results(Shared<TileT>& shared, const MoeFfn
       if (item.pass == 0) {
         send_hidden(shared, p, item, parity);
       } else {
-        send_chunk(shared, p, item, parity);
+        send_part(shared, p, item, parity);
       }
     }
     __syncwarp();
