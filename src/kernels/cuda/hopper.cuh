@@ -52,6 +52,11 @@ __device__ __forceinline__ void bulk_store_wait() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
 
+/// All stores of this thread have read what they send.
+__device__ __forceinline__ void bulk_store_read_wait() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
 /// A policy for what is read once: it gives way in the L2 before all else.
 __device__ __forceinline__ uint64_t evict_first() {
   uint64_t policy;

@@ -5,7 +5,8 @@
 //   x [T, D] -> hidden [R, F] bf16 (in panels, see below) -> rows [R, D] bf16 -> combine (a launch of its own)
 //   block     one per multiprocessor, 384 threads: a warp claims items and streams weights, two warps gather tokens, one sends results, two
 //             warpgroups multiply; see moe_ffn_sm90a_plan.cuh, _load.cuh and _math.cuh
-//   ring      stages of [128 or 256 rows][64] weights and [tokens][64] of x or hidden, both with the 128-byte swizzle
+//   ring      stages of [128 or 256 rows][64] weights and [tokens][64] of x or hidden, both with the 128-byte swizzle; where experts
+//             with many tokens are among such with few, tokens have a ring of their own
 //   hidden    panels of 64 columns, [R'][64] swizzled, an expert's rows from a multiple of 8 on: what pass 1 makes of an
 //             item is one bulk store, and a stage of tokens in pass 2 is one bulk copy
 //   between   counters of finished panels, for each run of experts: pass 2 starts while pass 1 ends, and the weights of
@@ -39,9 +40,8 @@ constexpr int64_t kAnyRows = int64_t{1} << 40;
 
 /// Best first; one that does not divide the widths is passed over. bench/results/notes-gpu-moe.md has what each measured.
 constexpr Choice kChoices[] = {
-    {&sm90a::kTile128x64, 20},
-    {&sm90a::kTile256x128, 100},
-    {&sm90a::kTile256x192, kAnyRows},
+    {&sm90a::kTile128x64, 20},        {&sm90a::kTile256x128, 100},
+    {&sm90a::kTile256x192Apart, 200}, {&sm90a::kTile256x192, kAnyRows},
     {&sm90a::kTile128x128, kAnyRows},
 };
 

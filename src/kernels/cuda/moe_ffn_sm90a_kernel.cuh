@@ -10,8 +10,12 @@ namespace switchyard::cuda::sm90a {
 template <class TileT>
 __device__ __forceinline__ void init_barriers(Shared<TileT>& shared) {
   for (int i = 0; i < TileT::kStages; ++i) {
-    barrier_init(shared_address(&shared.full[i]), 1 + kGatherThreads);
+    barrier_init(shared_address(&shared.full[i]), TileT::kApart ? 1 : 1 + kGatherThreads);
     barrier_init(shared_address(&shared.empty[i]), 4 * kNumConsumers);
+  }
+  for (int i = 0; TileT::kApart && i < TileT::kTokenUnits; ++i) {
+    barrier_init(shared_address(&shared.tokens_full[i]), kGatherThreads);
+    barrier_init(shared_address(&shared.tokens_empty[i]), 4 * kNumConsumers);
   }
   for (int i = 0; i < TileT::kPanels; ++i) {
     barrier_init(shared_address(&shared.staged[i]), TileT::kPanelWarps);

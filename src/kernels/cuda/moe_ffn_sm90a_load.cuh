@@ -2,9 +2,9 @@
 // The loading roles of the Hopper MoE kernel: one warp claims items and streams weights, two warps bring tokens. They
 // run ahead of the consumers by the depth of the ring.
 //
-//   stage  [kRows][64] weights, [kTokens][64] tokens, both swizzled
-//   full   1 arrival for weights + kGatherThreads for tokens, plus the bytes that bulk copies bring
-//   empty  4 warps x 2 consumers
+//   weights  a ring of stages [kRows][64], swizzled. full: 1 arrival and the bytes that bulk copies bring; empty: 4 warps x 2 consumers
+//   tokens   a ring of units of 64 tokens x 64 inputs, swizzled. A stage is as many units as the item's columns need, side by side:
+//            with few columns more stages are on their way. full: kGatherThreads, of a stage's first unit; empty: as above, of each unit
 #pragma once
 #include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/moe_ffn_sm90a_list.cuh"
@@ -14,15 +14,84 @@ namespace switchyard::cuda::sm90a {
 
 template <class TileT>
 struct Shared {
-  alignas(1024) uint8_t stage[TileT::kStages][TileT::kStageBytes];
-  alignas(1024) uint8_t staging[TileT::kPanels * TileT::kTokenBytes];  ///< results on their way out
+  alignas(1024) uint8_t weights[TileT::kStages][TileT::kWeightBytes];
+  alignas(1024) uint8_t tokens[TileT::kTokenRingBytes];
+  alignas(
+      1024) uint8_t staging[TileT::kPanels * TileT::kStagedBytes];  ///< results on their way out
   alignas(8) uint64_t full[TileT::kStages], empty[TileT::kStages];
+  uint64_t tokens_full[TileT::kApart ? TileT::kTokenUnits : 1],
+      tokens_empty[TileT::kApart ? TileT::kTokenUnits : 1];
   uint64_t staged[TileT::kPanels],
       drained[TileT::kPanels];  ///< of the staging panels: all is there; all has left
   uint64_t queue_full[kQueue], queue_empty[kQueue];
   Item queue[kQueue];  ///< claimed items
   Plan plan;
 };
+
+/// A place in the ring of tokens. Where it is the weights' ring too, a stage has room for all tokens of a tile.
+template <class TileT, bool kApart = TileT::kApart>
+struct TokenCursor {
+  RingCursor<TileT::kStages> stage;
+
+  __device__ __forceinline__ void wait_empty(Shared<TileT>& shared, int /*units*/) {
+    barrier_wait(shared_address(&shared.empty[stage.slot]), stage.parity ^ 1);
+  }
+  __device__ __forceinline__ void wait_full(Shared<TileT>& shared, int /*units*/) {
+    barrier_wait(shared_address(&shared.full[stage.slot]), stage.parity);
+  }
+  __device__ __forceinline__ uint32_t full(const Shared<TileT>& shared) const {
+    return shared_address(&shared.full[stage.slot]);
+  }
+  __device__ __forceinline__ uint32_t tokens(const Shared<TileT>& shared) const {
+    return shared_address(shared.tokens) + stage.slot * TileT::kTokens * kStepBytes;
+  }
+  __device__ __forceinline__ void wrote(int /*units*/) { stage.advance(); }
+  __device__ __forceinline__ void have_read(int /*units*/) { stage.advance(); }
+};
+
+/// The same in a ring of its own: stages of some number of units that do not go over the ring's end.
+template <class TileT>
+struct TokenCursor<TileT, true> {
+  int unit = 0;
+  uint32_t parities =
+      0;  // of the units' barriers: full ones for who reads, empty ones for who writes
+
+  /// Whoever writes: until the units are free.
+  __device__ __forceinline__ void wait_empty(Shared<TileT>& shared, int units) {
+    fit(units);
+    for (int i = unit; i < unit + units; ++i) {
+      barrier_wait(shared_address(&shared.tokens_empty[i]), parity(i) ^ 1);
+    }
+  }
+  /// Whoever reads: until the stage is there.
+  __device__ __forceinline__ void wait_full(Shared<TileT>& shared, int units) {
+    fit(units);
+    barrier_wait(full(shared), parity(unit));
+  }
+  __device__ __forceinline__ uint32_t full(const Shared<TileT>& shared) const {
+    return shared_address(&shared.tokens_full[unit]);
+  }
+  __device__ __forceinline__ uint32_t tokens(const Shared<TileT>& shared) const {
+    return shared_address(shared.tokens) + unit * kUnitBytes;
+  }
+  __device__ __forceinline__ void wrote(int units) {
+    parities ^= ((1u << units) - 1) << unit;
+    unit += units;
+  }
+  __device__ __forceinline__ void have_read(int units) {
+    parities ^= 1u << unit;
+    unit += units;
+  }
+
+ private:
+  __device__ __forceinline__ void fit(int units) {
+    if (unit + units > TileT::kTokenUnits) unit = 0;
+  }
+  __device__ __forceinline__ uint32_t parity(int of) const { return parities >> of & 1; }
+};
+__device__ __forceinline__ int units_of(const Item& item) {
+  return parts_of(item.columns, kUnitTokens);
+}
 
 /// The next item of the queue, for one whole warp of the kQueueReaders. It stays where it is until leave_item.
 template <class TileT>
@@ -105,7 +174,7 @@ __device__ __forceinline__ void stream_item(Shared<TileT>& shared, const MoeFfnP
     if (lane == 0) barrier_arrive_expect(full, TileT::kWeightBytes);
     __syncwarp();
     if (lane < kCopies) {
-      const uint32_t to = shared_address(shared.stage[at.slot]) + lane * kBlockBytes;
+      const uint32_t to = shared_address(shared.weights[at.slot]) + lane * kBlockBytes;
       const char* from = strip.block_in(source);
       if (TileT::kKeepsShared && item.shared) {
         bulk_copy(to, from, kBlockBytes, full);
@@ -141,7 +210,7 @@ __device__ __forceinline__ void claim_and_stream(Shared<TileT>& shared, const Mo
 /// Pass 1: two warps copy the rows of x that the tile's tokens name, 16 bytes a thread, 8 rows at a time.
 template <class TileT>
 __device__ __forceinline__ void gather_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                            const Item& item, RingCursor<TileT::kStages>& at) {
+                                            const Item& item, TokenCursor<TileT>& at) {
   constexpr int kRowsAtOnce = kGatherThreads / 8;
   constexpr int kTurns = (TileT::kTokens + kRowsAtOnce - 1) / kRowsAtOnce;
   static_assert(kRowsAtOnce % 8 == 0, "the swizzle is the same in every turn");
@@ -154,17 +223,18 @@ __device__ __forceinline__ void gather_item(Shared<TileT>& shared, const MoeFfnP
     start[i] = row < item.valid ? static_cast<uint32_t>(tokens[row]) * (p.width / 8) + chunk : 0;
   }
   const int turns = (item.valid - first + kRowsAtOnce - 1) / kRowsAtOnce;
-  const uint32_t inside = TileT::kWeightBytes + first * kStepBytes + ((chunk ^ (first & 7)) * 16);
+  const int units = units_of(item);
+  const uint32_t inside = first * kStepBytes + ((chunk ^ (first & 7)) * 16);
   const uint4* x = reinterpret_cast<const uint4*>(p.x);
 #pragma unroll 1
-  for (int step = 0; step < item.steps; ++step, at.advance(), x += kStepBytes / 16) {
-    barrier_wait(shared_address(&shared.empty[at.slot]), at.parity ^ 1);
-    const uint32_t to = shared_address(shared.stage[at.slot]) + inside;
+  for (int step = 0; step < item.steps; ++step, at.wrote(units), x += kStepBytes / 16) {
+    at.wait_empty(shared, units);
+    const uint32_t to = at.tokens(shared) + inside;
 #pragma unroll
     for (int i = 0; i < kTurns; ++i) {
       if (i < turns) copy_16(to + i * kRowsAtOnce * kStepBytes, x + start[i]);
     }
-    barrier_arrive_after_copies(shared_address(&shared.full[at.slot]));
+    barrier_arrive_after_copies(at.full(shared));
   }
 }
 
@@ -210,18 +280,19 @@ static_assert(kSyncGroups == 64);
 /// Pass 2, one thread: the tokens of a stage are one contiguous copy out of a hidden panel.
 template <class TileT>
 __device__ __forceinline__ void load_hidden_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                                 const Item& item, RingCursor<TileT::kStages>& at) {
+                                                 const Item& item, TokenCursor<TileT>& at) {
+  const int units = units_of(item);
   const uint32_t bytes = item.columns * kStepBytes;
   const __nv_bfloat16* source = p.hidden + (static_cast<int64_t>(item.first_step) * p.hidden_rows +
                                             shared.plan.hidden_row(item.expert) + item.row) *
                                                kStepInputs;
   const int64_t panel = static_cast<int64_t>(p.hidden_rows) * kStepInputs;
 #pragma unroll 1
-  for (int step = 0; step < item.steps; ++step, at.advance(), source += panel) {
-    barrier_wait(shared_address(&shared.empty[at.slot]), at.parity ^ 1);
-    const uint32_t full = shared_address(&shared.full[at.slot]);
+  for (int step = 0; step < item.steps; ++step, at.wrote(units), source += panel) {
+    at.wait_empty(shared, units);
+    const uint32_t full = at.full(shared);
     barrier_expect(full, bytes);
-    bulk_copy(shared_address(shared.stage[at.slot]) + TileT::kWeightBytes, source, bytes, full);
+    bulk_copy(at.tokens(shared), source, bytes, full);
     barrier_arrive(full, kGatherThreads);
   }
 }
@@ -230,7 +301,7 @@ __device__ __forceinline__ void load_hidden_item(Shared<TileT>& shared, const Mo
 template <class TileT>
 __device__ __forceinline__ void load_tokens(Shared<TileT>& shared, const MoeFfnParams& p) {
   RingCursor<kQueue> queue;
-  RingCursor<TileT::kStages> at;
+  TokenCursor<TileT> at;
   Item item = take_item(shared, queue);
   for (; item.steps > 0 && item.pass == 0; item = take_item(shared, queue)) {
     gather_item(shared, p, item, at);

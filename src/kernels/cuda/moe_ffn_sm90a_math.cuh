@@ -6,15 +6,15 @@
 
 namespace switchyard::cuda::sm90a {
 
-/// `handed` is the parity of what was handed to the sender.
+/// `handed` is the parity of what was handed to the sender, and counts on.
 template <class TileT>
 __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfnParams& p,
-                                             const Item& item, RingCursor<TileT::kStages>& at,
-                                             uint32_t handed) {
+                                             const Item& item, Reading<TileT>& at,
+                                             uint32_t& handed) {
   const Consumer me = Consumer();
   Sums<TileT> acc = {};  // without a first value their life would reach from item to item
   if constexpr (TileT::kSplits) {
-    if (item.carried) take_carry<TileT>(acc, shared, p, item, at);
+    if (item.carried) take_carry<TileT>(acc, shared, p, item, at.tokens);
   }
   multiply_exact<TileT>(acc, shared, item, at, me);
   if constexpr (TileT::kSplits) {
@@ -34,7 +34,7 @@ __device__ __forceinline__ void consume_item(Shared<TileT>& shared, const MoeFfn
 template <class TileT>
 __device__ __forceinline__ void consume(Shared<TileT>& shared, const MoeFfnParams& p) {
   RingCursor<kQueue> queue;
-  RingCursor<TileT::kStages> at;
+  Reading<TileT> at;
   uint32_t handed = 0;
   bool in_pass_2 = false;
   while (true) {
@@ -45,7 +45,6 @@ __device__ __forceinline__ void consume(Shared<TileT>& shared, const MoeFfnParam
       for (int i = 0; i < TileT::kPanels; ++i) wait_for_panel(shared, i, handed);
     }
     consume_item<TileT>(shared, p, item, at, handed);
-    if (is_sent(item)) handed ^= 1;
     leave_item(shared, queue);
   }
 }

@@ -18,27 +18,58 @@ struct Consumer {
 template <class TileT>
 using Sums = float[TileT::kM64][TileT::kTokens / 2];
 
-/// Frees a stage: one lane of each warp.
+/// Where a consumer reads.
 template <class TileT>
-__device__ __forceinline__ void release(Shared<TileT>& shared, int slot, const Consumer& me) {
-  if (me.lane == 0) barrier_arrive(shared_address(&shared.empty[slot]));
+struct Reading {
+  RingCursor<TileT::kStages> weights;
+  TokenCursor<TileT> tokens;
+
+  __device__ __forceinline__ int stage() const {
+    if constexpr (TileT::kApart) {
+      return weights.slot;
+    } else {
+      return tokens.stage.slot;
+    }
+  }
+  __device__ __forceinline__ void wait(Shared<TileT>& shared, int units) {
+    tokens.wait_full(shared, units);
+    if (TileT::kApart) barrier_wait(shared_address(&shared.full[weights.slot]), weights.parity);
+  }
+  __device__ __forceinline__ void advance(int units) {
+    tokens.have_read(units);
+    if (TileT::kApart) weights.advance();
+  }
+};
+
+/// Frees a stage, or a stage of weights and the units of tokens that went with it: a lane of each warp for each.
+template <class TileT>
+__device__ __forceinline__ void release(Shared<TileT>& shared, const Reading<TileT>& read,
+                                        int units, const Consumer& me) {
+  const uint32_t stage = shared_address(&shared.empty[read.stage()]);
+  if constexpr (TileT::kApart) {
+    const uint32_t first = shared_address(&shared.tokens_empty[read.tokens.unit]);
+    if (me.lane <= units) barrier_arrive(me.lane == 0 ? stage : first + (me.lane - 1) * 8);
+  } else {
+    if (me.lane == 0) barrier_arrive(stage);
+  }
 }
 
 /// acc[i] += weights of tile i of this group x tokens, over the item's part of K.
 template <class TileT, int kColumns>
 __device__ __forceinline__ void multiply(Sums<TileT>& acc, Shared<TileT>& shared, const Item& item,
-                                         RingCursor<TileT::kStages>& at, const Consumer& me) {
+                                         Reading<TileT>& at, const Consumer& me) {
+  constexpr int kUnits = (kColumns + kUnitTokens - 1) / kUnitTokens;
   constexpr int kTileBytes = 64 * kStepBytes;
   const int steps = item.steps;  // not read again in the loop
   const bool gathered = item.pass == 0;
-  int previous = 0;
+  Reading<TileT> previous;
 #pragma unroll 1
-  for (int step = 0; step < steps; ++step, at.advance()) {
-    barrier_wait(shared_address(&shared.full[at.slot]), at.parity);
+  for (int step = 0; step < steps; ++step, at.advance(kUnits)) {
+    at.wait(shared, kUnits);
     if (gathered) fence_async_shared();  // gathered tokens came by ordinary writes
-    const uint32_t stage = shared_address(shared.stage[at.slot]);
-    const uint64_t tokens = wgmma_operand(stage + TileT::kWeightBytes);
-    const uint64_t weights = wgmma_operand(stage + me.group * TileT::kM64 * kTileBytes);
+    const uint64_t tokens = wgmma_operand(at.tokens.tokens(shared));
+    const uint64_t weights = wgmma_operand(shared_address(shared.weights[at.stage()]) +
+                                           me.group * TileT::kM64 * kTileBytes);
     wgmma_begin();
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -51,23 +82,23 @@ __device__ __forceinline__ void multiply(Sums<TileT>& acc, Shared<TileT>& shared
     wgmma_commit();
     if constexpr (TileT::kEager) {
       wgmma_wait<0>();
-      release(shared, at.slot, me);
+      release(shared, at, kUnits, me);
     } else {
       wgmma_wait<1>();
-      if (step > 0) release(shared, previous, me);
-      previous = at.slot;
+      if (step > 0) release(shared, previous, kUnits, me);
+      previous = at;
     }
   }
   if constexpr (!TileT::kEager) {
     wgmma_wait<0>();
-    release(shared, previous, me);
+    release(shared, previous, kUnits, me);
   }
 }
 
 /// Picks the loop for the item's exact number of columns, which is in kLow ... kHigh.
 template <class TileT, int kLow = 8, int kHigh = TileT::kTokens>
 __device__ __forceinline__ void multiply_exact(Sums<TileT>& acc, Shared<TileT>& shared,
-                                               const Item& item, RingCursor<TileT::kStages>& at,
+                                               const Item& item, Reading<TileT>& at,
                                                const Consumer& me) {
   if constexpr (kLow == kHigh) {
     multiply<TileT, kLow>(acc, shared, item, at, me);

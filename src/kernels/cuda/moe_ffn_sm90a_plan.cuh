@@ -60,6 +60,8 @@ constexpr int kSyncWords = kSyncClaimed + kLists;
 constexpr int kFirstSync = 768;  ///< of MoeFfn::Args::sync: between the words of the single launch
 constexpr int kStepInputs = 64;  ///< K of a stage: one swizzle row
 constexpr int kStepBytes = 128;
+constexpr int kUnitTokens = 64;  ///< of the ring of tokens
+constexpr int kUnitBytes = kUnitTokens * kStepBytes;
 constexpr int kNumConsumers = 2;  ///< warpgroups
 constexpr int kGatherThreads = 64;
 constexpr int kThreads = 128 * (kNumConsumers + 1);
@@ -72,10 +74,12 @@ constexpr int kMostSplitExperts = 32;
 constexpr int kSplitGroup = 4;  ///< experts that go together in a split layer
 constexpr int kQueueReaders = 4 * kNumConsumers + kGatherThreads / 32 + 1;  ///< warps
 
-/// A tile configuration. kM64: 64-row weight tiles of one consumer.
-template <int kM64_, int kTokens_, int kStages_>
+/// A tile configuration. kM64: 64-row weight tiles of one consumer; kTokenUnits: units of tokens in the ring of tokens; kStaged: tokens of
+/// a staging panel.
+template <int kM64_, int kTokens_, int kStages_, int kTokenUnits_ = 0, int kStaged_ = kTokens_>
 struct Tile {
   static constexpr int kM64 = kM64_, kTokens = kTokens_, kStages = kStages_;
+  static constexpr int kTokenUnits = kTokenUnits_, kStaged = kStaged_;
   /// Stages are awaited, so that each is freed as soon as it is multiplied, at the price of a pause between products: where there are few.
   static constexpr bool kEager = kStages <= 4;
   /// Sums that are read keep the compiler from overlapping products, and only stages that are awaited do without that.
@@ -84,8 +88,11 @@ struct Tile {
   static constexpr bool kKeepsShared = kTokens > 64;
   static constexpr int kRows = 64 * kM64 * kNumConsumers;
   static constexpr int kWeightBytes = kRows * kStepBytes;
-  static constexpr int kTokenBytes = kTokens * kStepBytes;
-  static constexpr int kStageBytes = kWeightBytes + kTokenBytes;
+  static constexpr int kStagedBytes = kStaged * kStepBytes;
+  static constexpr bool kApart = kTokenUnits > 0;  ///< tokens have a ring of their own
+  static constexpr int kTokenRingBytes =
+      kApart ? kTokenUnits * kUnitBytes : kStages * kTokens * kStepBytes;
+  static_assert(kStaged % 32 == 0 && kTokens % kStaged == 0);
   static constexpr int kTileGroup = kTokens > 128 ? 8 : 16;
   /// Together 3 x 168, what the block starts with; the accumulators of a consumer take kM64 * kTokens / 2.
   static constexpr int kConsumerRegisters = kM64 * kTokens > 256 ? 224 : 216;

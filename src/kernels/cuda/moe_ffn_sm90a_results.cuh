@@ -51,18 +51,18 @@ __device__ __forceinline__ void hand_over(Shared<TileT>& shared, const Consumer&
   if (me.lane == 0) barrier_arrive(shared_address(&shared.staged[panel_of<TileT>(me.group)]));
 }
 
-/// Waits until the sender has done with what was handed over before. `parity` counts hand-overs.
+/// Waits until the sender has read what was handed over before. `parity` counts hand-overs.
 template <class TileT>
 __device__ __forceinline__ void wait_for_panel(Shared<TileT>& shared, int panel, uint32_t parity) {
   barrier_wait(shared_address(&shared.drained[panel]), parity ^ 1);
 }
 
-/// The hidden columns of one 64-row tile into the panel, 32 tokens at a time.
-template <bool kSilu, int kSums>
-__device__ __forceinline__ void stage_activated(const float (&acc)[kSums], const GluCurve& curve,
-                                                int columns, uint32_t base) {
+/// The hidden columns of one 64-row tile into the panel, `kCount` tokens from `begin` on, 32 at a time. `base` is that of token `begin`.
+template <bool kSilu, int kCount, int kSums>
+__device__ __forceinline__ void stage_activated(const float (&acc)[kSums], int begin,
+                                                const GluCurve& curve, int columns, uint32_t base) {
 #pragma unroll
-  for (int first = 0; first < kSums; first += 16) {
+  for (int first = begin / 2; first < begin / 2 + kCount / 2; first += 16) {
     if (2 * first >= columns) break;
     uint32_t pair[4];
 #pragma unroll
@@ -70,30 +70,37 @@ __device__ __forceinline__ void stage_activated(const float (&acc)[kSums], const
       const float* a = &acc[first + 4 * j];
       pair[j] = pack_bf16(gated<kSilu>(curve, a[0], a[2]), gated<kSilu>(curve, a[1], a[3]));
     }
-    store_transposed(base + first / 4 * kGroupBytes, pair[0], pair[1], pair[2], pair[3]);
+    store_transposed(base + (first - begin / 2) / 4 * kGroupBytes, pair[0], pair[1], pair[2],
+                     pair[3]);
   }
 }
 
-/// act(gate) * up of 64 * kM64 packed rows into the panel, and out.
+/// act(gate) * up of 64 * kM64 packed rows into the panel, and out, as many tokens at a time as it holds.
 template <class TileT>
 __device__ __forceinline__ void stage_hidden(const Sums<TileT>& acc, Shared<TileT>& shared,
                                              const MoeFfnParams& p, const Item& item,
-                                             uint32_t parity, const Consumer& me) {
+                                             uint32_t& handed, const Consumer& me) {
+  constexpr int kCount = TileT::kStaged;
   const int panel = panel_of<TileT>(me.group);
-  wait_for_panel(shared, panel, parity);
-  const uint32_t panel_base = shared_address(shared.staging) + panel * TileT::kTokenBytes;
+  const uint32_t panel_base = shared_address(shared.staging) + panel * TileT::kStagedBytes;
 #pragma unroll
-  for (int i = 0; i < TileT::kM64; ++i) {
-    const int chunk = (TileT::kPanels == 1 ? me.group : i) * 4 + me.warp;
-    const uint32_t base = panel_base + staged_byte(me.lane, chunk);
-    if (p.activation == GluActivation::swiglu) {
-      stage_activated<true>(acc[i], p.curve, item.columns, base);
-    } else {
-      stage_activated<false>(acc[i], p.curve, item.columns, base);
+  for (int begin = 0; begin < TileT::kTokens; begin += kCount) {
+    if (begin >= item.columns) break;
+    wait_for_panel(shared, panel, handed);
+#pragma unroll
+    for (int i = 0; i < TileT::kM64; ++i) {
+      const int chunk = (TileT::kPanels == 1 ? me.group : i) * 4 + me.warp;
+      const uint32_t base = panel_base + staged_byte(me.lane, chunk);
+      if (p.activation == GluActivation::swiglu) {
+        stage_activated<true, kCount>(acc[i], begin, p.curve, item.columns, base);
+      } else {
+        stage_activated<false, kCount>(acc[i], begin, p.curve, item.columns, base);
+      }
     }
+    fence_async_shared();
+    hand_over(shared, me);
+    handed ^= 1;
   }
-  fence_async_shared();
-  hand_over(shared, me);
 }
 
 /// The item's part of `rows`, 64 columns and up to kChunk tokens at a time through this group's half of the staging.
@@ -101,7 +108,7 @@ template <class TileT>
 __device__ __forceinline__ void write_rows(const Sums<TileT>& acc, Shared<TileT>& shared,
                                            const MoeFfnParams& p, const Item& item,
                                            const Consumer& me) {
-  constexpr int kChunk = TileT::kTokens * TileT::kPanels / kNumConsumers;
+  constexpr int kChunk = TileT::kStaged * TileT::kPanels / kNumConsumers;
   const uint8_t* staging = shared.staging + me.group * kChunk * kStepBytes;
   const int chunk = 2 * me.warp + me.lane / 8 % 2;  // of the matrix whose row this lane addresses
   const uint32_t base =
@@ -171,9 +178,9 @@ __device__ __forceinline__ float4* carry_of(const Shared<TileT>& shared, const M
 template <class TileT>
 __device__ __forceinline__ void take_carry(Sums<TileT>& acc, Shared<TileT>& shared,
                                            const MoeFfnParams& p, const Item& item,
-                                           const RingCursor<TileT::kStages>& at) {
+                                           TokenCursor<TileT>& at) {
   // Tokens are asked for when the first part is known to be complete.
-  barrier_wait(shared_address(&shared.full[at.slot]), at.parity);
+  at.wait_full(shared, units_of(item));
   const float4* from = carry_of(shared, p, item);
 #pragma unroll
   for (int j = 0; j < TileT::kTokens / 8; ++j) {
@@ -192,7 +199,7 @@ __device__ __forceinline__ void take_carry(Sums<TileT>& acc, Shared<TileT>& shar
 template <class TileT>
 __device__ __forceinline__ void leave_carry(const Sums<TileT>& acc, Shared<TileT>& shared,
                                             const MoeFfnParams& p, const Item& item,
-                                            uint32_t parity, const Consumer& me) {
+                                            uint32_t& handed, const Consumer& me) {
   float4* to = carry_of(shared, p, item);
 #pragma unroll
   for (int j = 0; j < TileT::kTokens / 8; ++j) {
@@ -203,8 +210,9 @@ __device__ __forceinline__ void leave_carry(const Sums<TileT>& acc, Shared<TileT
              make_float4(acc[i][4 * j], acc[i][4 * j + 1], acc[i][4 * j + 2], acc[i][4 * j + 3]));
     }
   }
-  wait_for_panel(shared, panel_of<TileT>(me.group), parity);
+  wait_for_panel(shared, panel_of<TileT>(me.group), handed);
   hand_over(shared, me);
+  handed ^= 1;
 }
 
 }  // namespace switchyard::cuda::sm90a

@@ -18,23 +18,28 @@ __device__ __forceinline__ int counter_of(const MoeFfnParams& p, int expert) {
 /// Whether the sender has to do with an item.
 __device__ __forceinline__ bool is_sent(const Item& item) { return item.pass == 0 || !item.last; }
 
-/// One thread: sends the staged panels out and counts them. `parity` is that of `staged`.
+/// One thread: sends the staged panels out, part by part, and counts them. `parity` is that of `staged`, and counts on.
 template <class TileT>
 __device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnParams& p,
-                                            const Item& item, uint32_t parity) {
-  for (int panel = 0; panel < TileT::kPanels; ++panel) {
-    const int64_t column = static_cast<int64_t>(item.block) * TileT::kPanels + panel;
-    const int64_t row = column * p.hidden_rows + shared.plan.hidden_row(item.expert) + item.row;
-    barrier_wait(shared_address(&shared.staged[panel]), parity);
-    bulk_store(p.hidden + row * kStepInputs,
-               shared_address(shared.staging) + panel * TileT::kTokenBytes,
-               item.columns * kStepBytes);
-    bulk_store_commit();
+                                            const Item& item, uint32_t& parity) {
+  const int64_t first = shared.plan.hidden_row(item.expert) + item.row;
+  for (int begin = 0; begin < item.columns; begin += TileT::kStaged, parity ^= 1) {
+    const int columns = min(item.columns - begin, TileT::kStaged);
+    for (int panel = 0; panel < TileT::kPanels; ++panel) {
+      const int64_t column = static_cast<int64_t>(item.block) * TileT::kPanels + panel;
+      const int64_t row = column * p.hidden_rows + first + begin;
+      barrier_wait(shared_address(&shared.staged[panel]), parity);
+      bulk_store(p.hidden + row * kStepInputs,
+                 shared_address(shared.staging) + panel * TileT::kStagedBytes,
+                 columns * kStepBytes);
+      bulk_store_commit();
+    }
+    bulk_store_read_wait();
+    for (int panel = 0; panel < TileT::kPanels; ++panel) {
+      barrier_arrive(shared_address(&shared.drained[panel]));
+    }
   }
   bulk_store_wait();
-  for (int panel = 0; panel < TileT::kPanels; ++panel) {
-    barrier_arrive(shared_address(&shared.drained[panel]));
-  }
   fence_async_global();
   add_release(&p.sync[counter_of(p, item.expert)], TileT::kPanels);
 }
@@ -42,11 +47,12 @@ __device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnP
 /// One thread: counts a first part.
 template <class TileT>
 __device__ __forceinline__ void send_part(Shared<TileT>& shared, const MoeFfnParams& p,
-                                          const Item& item, uint32_t parity) {
+                                          const Item& item, uint32_t& parity) {
   for (int panel = 0; panel < TileT::kPanels; ++panel) {
     barrier_wait(shared_address(&shared.staged[panel]), parity);
     barrier_arrive(shared_address(&shared.drained[panel]));
   }
+  parity ^= 1;
   add_release(&p.sync[kSyncCarried + item.block], 1);
 }
 
@@ -66,7 +72,6 @@ __device__ __forceinline__ void send_results(Shared<TileT>& shared, const MoeFfn
       }
     }
     __syncwarp();
-    parity ^= 1;
   }
 }
 
