@@ -188,9 +188,9 @@ Status MoeDeviceLayers::allocate(const MoeBenchOptions& options, int64_t max_row
     Places places(count ? nullptr : memory_.data());
     for (auto* each : {&w13_, &w2_, &gate_up_, &down_}) each->assign(layers_, nullptr);
     for (size_t l = 0; l < w13_.size(); ++l) {
-      places.align(MoePack::kPairBytes);
+      places.align(MoePack::kPlacedAlignment);
       places.take(w13_[l], slots * MoePack::w13_bytes(width, ffn));
-      places.align(MoePack::kPairBytes);
+      places.align(MoePack::kPlacedAlignment);
       places.take(w2_[l], slots * MoePack::w2_bytes(width, ffn));
       if (naive_) places.take(gate_up_[l], slots * 4 * ffn * width);
       if (naive_) places.take(down_[l], slots * 2 * ffn * width);

@@ -198,6 +198,16 @@ const Case kCases[] = {
       "intermediate_size": 512, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
       "rope_scaling": null, "sliding_window": null, "use_sliding_window": false,
       "max_position_embeddings": 16384, "tie_word_embeddings": false})"},
+    // Large experts whose down product is cut inside of rows: its runs are not by sides.
+    {"uneven_runs",
+     R"({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_act": "silu",
+      "hidden_size": 2048, "num_hidden_layers": 2, "num_attention_heads": 16,
+      "num_key_value_heads": 8, "head_dim": 128, "attention_bias": false, "vocab_size": 2048,
+      "num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 1088,
+      "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [],
+      "intermediate_size": 512, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
+      "rope_scaling": null, "sliding_window": null, "use_sliding_window": false,
+      "max_position_embeddings": 16384, "tie_word_embeddings": false})"},
     {"wrong_guesses", outweighed(1024, 3, 16, 0.125, 64, 8, 320)},
     // A whole item of eight stages as guessed, and a part of the next one.
     {"wrong_second_items", outweighed(2048, 2, 16, 0.088, 64, 8, 512)},
@@ -310,6 +320,25 @@ TEST_P(CudaPersistent, RepeatedStepsGiveTheSameBits) {
         first.push_back(std::move(logits));
       } else {
         EXPECT_EQ(logits, first[i]) << "round " << round << ", step " << i;
+      }
+    }
+  }
+}
+
+// Of models whose experts are large enough to be placed by sides, on a device that has them.
+TEST_P(CudaPersistent, SidesOfTheL2ChangeNoBits) {
+  std::vector<std::vector<float>> first;
+  for (const char* sides : {"0", "1"}) {
+    ::setenv("SWITCHYARD_L2_SIDES", sides, 1);
+    Sequence sequence(GetParam().config, true);
+    ::unsetenv("SWITCHYARD_L2_SIDES");
+    for (int i = 0; i < 20; ++i) {
+      if (i == 10) sequence.fill_to(300);
+      auto logits = sequence.step(1);
+      if (first.size() < 20) {
+        first.push_back(std::move(logits));
+      } else {
+        EXPECT_EQ(logits, first[i]) << "step " << i;
       }
     }
   }

@@ -5,7 +5,7 @@
 //   up     an item is 16 hidden columns of a pick: all warps share its inputs, one in turn adds up and activates
 //   down   a piece is 32 outputs and a run of inputs of every pick; a warp adds up its blocks with their picks' weights in registers
 #pragma once
-#include "kernels/cuda/persistent_shared.cuh"
+#include "kernels/cuda/persistent_deal.cuh"
 
 namespace switchyard::cuda::persistent {
 
@@ -58,7 +58,7 @@ __device__ __forceinline__ void multiply_up(Experts& experts, const Block& block
   const bf16* const own = row + experts.group * kStageInputs + experts.member * 64 + experts.q * 16;
   int turn = 0;  // who adds up, and which of two places has the shares
 #pragma unroll 1
-  for (int item = static_cast<int>(blockIdx.x); item < experts.work.items; item += blocks) {
+  for (int item = block.rank; item < experts.work.items; item += blocks) {
     const int ahead = take_guessed(experts.work, guessed);
     if (ahead > 0 && guessed_wrong(block, item)) {
       drop_stages(experts, ahead);
@@ -82,7 +82,8 @@ __device__ __forceinline__ void multiply_up(Experts& experts, const Block& block
       const float up = __shfl_down_sync(kAllLanes, gate, 8);
       const float value = glu(shape.activation, gate, up);
       const float next = __shfl_down_sync(kAllLanes, value, 1);
-      const int at = item % experts.work.tiles * MoePack::kBlockHidden + lane / 16 * 8 + lane % 8;
+      const int strip = strip_of_item(shape, item % experts.work.tiles, experts.work.tiles);
+      const int at = strip * MoePack::kBlockHidden + lane / 16 * 8 + lane % 8;
       if (lane % 16 < 8 && lane % 2 == 0) {
         const int first = item / experts.work.tiles * shape.down_blocks * MoePack::kAtomInputs;
         const int to = (first + at) / 2;

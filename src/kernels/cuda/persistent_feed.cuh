@@ -2,7 +2,7 @@
 // The thread that streams every weight of the persistent step (step_persistent_sm90a.cu), in the order of its use, into the rings of
 // moe_small.cuh. It has 32 registers: the others have what is left.
 #pragma once
-#include "kernels/cuda/persistent_shared.cuh"
+#include "kernels/cuda/persistent_place.cuh"
 
 namespace switchyard::cuda::persistent {
 
@@ -13,8 +13,9 @@ inline constexpr int kGuessCopies = 2;
 
 class Feed {
  public:
-  __device__ Feed(OneToken& shared, const Shape& shape, uint32_t ring)
-      : s_(shared), shape_(shape), ring_(ring) {}
+  __device__ Feed(OneToken& shared, const PersistentStep& step, const Plan& plan,
+                  const PackedBoxes& boxes, uint32_t ring)
+      : s_(shared), step_(step), plan_(plan), boxes_(boxes), ring_(ring) {}
 
   /// A matrix of whole rows; at most `most` copies are on their way.
   __device__ __forceinline__ void dense(const DenseCut& cut, const void* weight, int most) {
@@ -32,7 +33,7 @@ class Feed {
   __device__ __forceinline__ void guess(const Block& block, int left, const char* w13) {
     const Work& work = block.work;
 #pragma unroll 1
-    for (int item = static_cast<int>(blockIdx.x); left > 0 && item < work.items;
+    for (int item = block.rank; left > 0 && item < work.items;
          item += static_cast<int>(gridDim.x)) {
       const int stages = take_guessed(work, left);
       send(work, item, block.guess[item / work.tiles], 0, stages, kGuessCopies, w13);
@@ -43,8 +44,7 @@ class Feed {
   __device__ __forceinline__ void up(const Block& block, int left, const char* w13) {
     const Work& work = block.work;
 #pragma unroll 1
-    for (int item = static_cast<int>(blockIdx.x); item < work.items;
-         item += static_cast<int>(gridDim.x)) {
+    for (int item = block.rank; item < work.items; item += static_cast<int>(gridDim.x)) {
       int sent = take_guessed(work, left);
       if (sent > 0 && guessed_wrong(block, item)) sent = left = 0;
       send(work, item, s_.hit_expert[item / work.tiles], sent, work.item_stages, kUpCopies, w13);
@@ -52,46 +52,76 @@ class Feed {
   }
 
   // A piece's blocks of all picks, one behind the other.
-  __device__ __forceinline__ void down(const Work& work, const char* w2) {
+  __device__ __forceinline__ void down(const Block& block, const char* w2) {
+    const Work& work = block.work;
+    const Shape& shape = plan_.shape;
 #pragma unroll 1
     for (int at = work.down_begin; at < work.down_end;) {
-      const Piece piece(shape_, work, at);
-      int left = shape_.rule.top_k * piece.blocks, group = 0, k = 0, block = 0;
+      const int row = at / shape.down_blocks, begin = at - row * shape.down_blocks;
+      const int blocks = min(shape.down_blocks - begin, work.down_end - at);
+      const PackedPlace first =
+          first_of_row(shape, w2, strip_of_row(plan_, block, row)).behind(shape, begin);
+      int pick = 0, step = 0;
+      Filled stage{0, 0, 0};
 #pragma unroll 1
-      for (; left > 0; left -= kStageBlocks) {
-        const int count = min(left, kStageBlocks);
-        const uint32_t stage = take(group, count * MoePack::kBlockBytes, kDownCopies);
-        group = (group + 1) % kGroups;
-#pragma unroll 1
-        for (int done = 0; done < count;) {
-          const int run = min(count - done, piece.blocks - block);
-          const PackedStrip strip(w2, s_.hit_expert[k], piece.row_block,
-                                  shape_.up_blocks * MoePack::kAtomInputs,
-                                  shape_.down_blocks * MoePack::kAtomInputs, shape_.side_mask);
-          copy(stage, done, strip, piece.begin + block, run);
-          done += run;
-          block += run;
-          if (block == piece.blocks) {
-            block = 0;
-            ++k;
-          }
+      while (pick < shape.rule.top_k) {
+        const PackedPlace place = first.of_expert(shape, s_.hit_expert[pick]).behind(shape, step);
+        const int left = (shape.rule.top_k - pick) * blocks - step;
+        step += put(stage, place, blocks - step, left, kDownCopies);
+        if (step == blocks) {
+          step = 0;
+          ++pick;
         }
       }
-      at += piece.blocks;
+      at += blocks;
     }
   }
 
  private:
+  // The stage that is being filled: blocks that are in it, 0 before it is taken; and the group whose turn is next.
+  struct Filled {
+    int blocks, group;
+    uint32_t stage;
+  };
+
   // Stages of an item of the up product, of this expert.
   __device__ __forceinline__ void send(const Work& work, int item, int expert, int begin, int end,
                                        int most, const char* w13) {
-    const PackedStrip strip(w13, expert, item % work.tiles, work.tiles * MoePack::kBlockRows,
-                            shape_.up_blocks * MoePack::kAtomInputs, shape_.side_mask);
+    const int blocks = plan_.shape.up_blocks;
+    PackedPlace place = first_of_item(plan_.shape, w13, expert * work.tiles + item % work.tiles)
+                            .behind(plan_.shape, begin * kStageBlocks);
+    int left = min(blocks, end * kStageBlocks) - begin * kStageBlocks;
+    Filled stage{0, begin % kGroups, 0};
 #pragma unroll 1
-    for (int i = begin; i < end; ++i) {
-      const int step = i * kStageBlocks, count = min(kStageBlocks, shape_.up_blocks - step);
-      copy(take(i % kGroups, count * MoePack::kBlockBytes, most), 0, strip, step, count);
+    while (left > 0) {
+      const int sent = put(stage, place, left, left, most);
+      left -= sent;
+      place = place.behind(plan_.shape, sent);
     }
+  }
+
+  // Sends the next blocks of a strip, `run` at most, as one copy, where `left` go to this stage and the next ones. Returns how many.
+  __device__ __forceinline__ int put(Filled& filled, const PackedPlace& place, int run, int left,
+                                     int most) {
+    const uint32_t mask = plan_.shape.side_mask;
+    const int room = min(run, kStageBlocks - filled.blocks);
+    const int sent = mask == 0 ? room : place.run(boxes_, room);
+    if (filled.blocks == 0) {
+      filled.stage = take(filled.group, min(left, kStageBlocks) * MoePack::kBlockBytes, most);
+      filled.group = (filled.group + 1) % kGroups;
+    }
+    const uint32_t side = place.side(mask);
+    const uint32_t to = ring_ + filled.stage * kStageBytes + filled.blocks * MoePack::kBlockBytes;
+    const uint32_t full = shared_address(&s_.full[filled.stage]);
+    if (mask == 0 || sent == 1) {
+      const char* from = place.address(step_.weights, mask, side);
+      bulk_copy_once(to, from, sent * MoePack::kBlockBytes, full);
+    } else {
+      box_copy(to, (sent == 2 ? boxes_.two : boxes_.four)[side], place.unit(boxes_), full,
+               evict_first());
+    }
+    filled.blocks = (filled.blocks + sent) % kStageBlocks;
+    return sent;
   }
 
   // The group's next stage for so many bytes, once it is free and of the copies, at most 4, as few are on their way as said.
@@ -114,19 +144,6 @@ class Feed {
     bulk_copy_once(ring_ + stage * kStageBytes + at, from, bytes, shared_address(&s_.full[stage]));
   }
 
-  // Blocks of a strip from `step` on, to `at` and further in the stage, in units of blocks.
-  __device__ __forceinline__ void copy(uint32_t stage, int at, const PackedStrip& strip, int step,
-                                       int count) const {
-    if (shape_.side_mask == 0) {
-      copy(stage, at * MoePack::kBlockBytes, strip.step(step), count * MoePack::kBlockBytes);
-      return;
-    }
-#pragma unroll 1
-    for (int i = 0; i < count; ++i) {
-      copy(stage, (at + i) * MoePack::kBlockBytes, strip.block(step + i), MoePack::kBlockBytes);
-    }
-  }
-
   // Whether one of the bytes is of this stage: it was used again since, so the copy before has landed, and its phase may be two back.
   static __device__ __forceinline__ bool holds(uint32_t bytes, uint32_t stage) {
     const uint32_t differ = (bytes ^ stage * 0x01010101u) & 0x0f0f0f0fu;
@@ -137,7 +154,9 @@ class Feed {
   static_assert(kGroups * 8 <= 32 && kGroups * kStages <= 15);
 
   OneToken& s_;
-  const Shape& shape_;
+  const PersistentStep& step_;
+  const Plan& plan_;
+  const PackedBoxes& boxes_;
   uint32_t ring_;
   uint32_t cursors_ = 0;  // a byte a group
   uint32_t recent_ =

@@ -110,6 +110,8 @@ struct PartRange {
 struct Block {
   OneToken s;
   Work work;
+  int rank;        // among the blocks, for the experts' weights (persistent_deal.cuh)
+  int first_part;  // where its sums of the down product go, less the row of blocks
   Span span;
   Events* events;
   int qkv_stages, output_stages;  // of this block
@@ -222,7 +224,7 @@ struct Workspace {
     logits = middle + room(step.width * 4);
     hidden = logits + kTallyLayers * kTallyBytes;
     parts = hidden + room(step.experts.rule.top_k * MoePack::padded(step.experts.ffn_width) * 4);
-    spans = parts + room((blocks + MoePack::padded(step.width) / kOutputs) * kOutputs * 4);
+    spans = parts + room((blocks + 1 + MoePack::padded(step.width) / kOutputs) * kOutputs * 4);
     guesses = spans + room(int64_t{blocks} * kMaxShared * (step.head_dim + 4) * 4);
     end = guesses + room(int64_t{kMostGuessed} * 2 * 8);
   }
@@ -243,6 +245,7 @@ struct Plan {
   Shape shape;
   DenseCut qkv, output;
   int expert_bits = 0;  // experts are dealt to threads by powers of two
+  bool down_by_sides;   // runs of the down product are of strips of one side
   bool small_pieces;    // the inputs of a piece of the down product fit into shared memory
   int guessed_stages;  // that a block reads as guessed at most, picks being settled by the warp that makes them; 0: nothing is guessed
   Workspace at;
@@ -253,11 +256,20 @@ struct Plan {
         output(step.width, int64_t{step.heads} * step.head_dim),
         at(step, blocks) {
     shape.side_mask = step.sides.mask;
+    down_by_sides = can_run_by_sides(blocks / 2);
     small_pieces =
         shape.rule.top_k * std::min(shape.down_share, shape.down_blocks) * 128 <= kRowBytes;
     const bool can = shape.rule.experts <= kMostGuessed && Candidates::warps(shape.rule) == 1;
     guessed_stages = can ? stages_in_rings((shape.up_blocks + kStageBlocks - 1) / kStageBlocks) : 0;
     while (1 << expert_bits < shape.rule.experts) ++expert_bits;
+  }
+
+ private:
+  // Rows of blocks are whole runs, or runs whole rows: else runs would be cut elsewhere than without sides, and sums be other ones.
+  bool can_run_by_sides(int blocks) const {
+    const int share = shape.down_share, length = shape.down_blocks;
+    return shape.side_mask != 0 && (share % length == 0 || length % share == 0) &&
+           blocks * share >= shape.up_blocks * length;
   }
 };
 

@@ -221,7 +221,7 @@ class Walk : Picking {
     if (thread_ == 0) hint_at(events().parts_here);
   }
   __device__ __forceinline__ void leave_part(const Piece& piece, int l) const {
-    const int part = static_cast<int>(blockIdx.x) + piece.row_block;
+    const int part = block_.first_part + piece.row_block;
     const float sum = sum_shares(shares(), lane());
     const float next = __shfl_down_sync(kAllLanes, sum, 1);
     if (lane() % 2 != 0) return;

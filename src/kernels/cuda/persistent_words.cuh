@@ -21,6 +21,7 @@ struct alignas(128) Event {
 inline constexpr int kMaxKvHeads = 64;
 struct Events {
   Event mixed_here, middle, hidden, hidden_here, parts_here, guesses, done;
+  Event ranks[2];            // of blocks, by the side of the L2 that they are near
   Event spans[kMaxKvHeads];  // of an attention head that is cut
 };
 

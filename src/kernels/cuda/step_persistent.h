@@ -38,6 +38,8 @@ struct PersistentStep {
   float clip = 0, attention_scale = 0, eps = 1e-6f, residual_scale = 1;
   MoeFfn::Problem experts;
   L2Sides sides;                           ///< by which the experts' weights are placed
+  const void* weights = nullptr;           ///< the memory that all of these are in
+  int64_t weight_bytes = 0;                ///< less than 1 TiB
   const PersistentLayer* layer = nullptr;  ///< [layers]
   const float* cos = nullptr;              ///< [*, Z/2]
   const float* sin = nullptr;

@@ -5,6 +5,7 @@
 //   feed       one thread streams every weight of the step, in the order of its use, into the rings of moe_small.cuh: over the borders of
 //              phases and layers, as far ahead as there is room (192 KiB a multiprocessor). Of the experts' weights only the first come
 //              before the picks, as guessed
+//   deal       weights of experts that are placed by the sides of the L2 are read by blocks near them (persistent_deal.cuh)
 //   scout      one warp, a layer ahead: the layer's description, and what is small into the L2 (persistent_scout.cuh)
 //   foresight  two warps: guesses of the picks, from the stream before attention (persistent_foresight.cuh)
 //   consumers  sixteen warps (persistent_walk.cuh):  norm, q k v | attention | output, gate | picks, norm, experts up | experts down
@@ -27,22 +28,23 @@ using namespace persistent;
 
 // One thread.
 __device__ __forceinline__ void produce(const PersistentStep& step, const Plan& plan, Block& block,
-                                        uint32_t ring) {
-  Feed feed(block.s, plan.shape, ring);
+                                        const PackedBoxes& boxes, uint32_t ring) {
+  prefetch(boxes);
+  Feed feed(block.s, step, plan, boxes, ring);
 #pragma unroll 1
   for (int l = 0; l < step.layers; ++l) {
     barrier_wait(shared_address(&block.described), l & 1);
     const PersistentLayer& layer = block.layer[l & 1];
     feed.dense(plan.qkv, layer.qkv, kQkvCopies);
     feed.dense(plan.output, layer.output, kOutputCopies);
-    const bool guesses = plan.guessed_stages > 0 && static_cast<int>(blockIdx.x) < block.work.items;
+    const bool guesses = plan.guessed_stages > 0 && block.rank < block.work.items;
     if (guesses) {  // a block without items might wait for a phase that is over: nobody waits for it
       barrier_wait(shared_address(&block.guessed), l & 1);
       feed.guess(block, plan.guessed_stages, static_cast<const char*>(layer.w13));
     }
     barrier_wait(shared_address(&block.routed), l & 1);
     feed.up(block, plan.guessed_stages, static_cast<const char*>(layer.w13));
-    feed.down(block.work, static_cast<const char*>(layer.w2));
+    feed.down(block, static_cast<const char*>(layer.w2));
   }
 }
 
@@ -67,9 +69,7 @@ __device__ void prepare_block(const PersistentStep& step, const Plan& plan, Bloc
     block.output_stages = plan.output.of_block();
   }
   if (thread < shape.width / kOutputs) {
-    const int first = thread * shape.down_blocks / shape.down_share + thread;
-    const int last = ((thread + 1) * shape.down_blocks - 1) / shape.down_share + thread;
-    block.part[thread] = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
+    block.part[thread] = parts_of(plan, thread);
   }
   if (thread < kConsumers) {
     block.qkv_place[thread] = plan.qkv.place(thread % kGroupWarps);
@@ -102,13 +102,15 @@ __device__ void prepare_span(const PersistentStep& step, const Plan& plan, Block
 template <int kZ>
 __global__ void __launch_bounds__(kStepThreads, 1)
     persistent_kernel(const __grid_constant__ PersistentStep step,
-                      const __grid_constant__ Plan plan) {
+                      const __grid_constant__ Plan plan,
+                      const __grid_constant__ PackedBoxes boxes) {
   extern __shared__ __align__(1024) char dynamic[];
   __shared__ Block block;
   prepare_block(step, plan, block);
   __syncthreads();
   wait_for_previous();
   if (threadIdx.x == 0) prepare_span(step, plan, block);
+  if (threadIdx.x == kConsumerThreads) deal_experts(step.sides, plan, block);
   if (threadIdx.x < kZ) {
     const int row = *step.rope_row * (kZ / 2), at = threadIdx.x % (kZ / 2);
     const bool sine = threadIdx.x >= kZ / 2;
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(kStepThreads, 1)
   __syncthreads();
   if (warp_id() >= kConsumers) {
     give_registers<kProducerRegisters>();
-    if (threadIdx.x == kConsumerThreads) produce(step, plan, block, shared_address(dynamic));
+    if (threadIdx.x == kConsumerThreads) produce(step, plan, block, boxes, shared_address(dynamic));
     if (warp_id() == kConsumers + 1) Scout(step, block).run();
     if (warp_id() > kConsumers + 1 && plan.guessed_stages > 0) {
       Foresight(step, plan, block, shared_address(rows_of(dynamic))).run();
@@ -148,7 +150,12 @@ void launch(const PersistentStep& step, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = device_chains() ? 2 : 1;
-  cudaLaunchKernelEx(&config, kernel, step, Plan(step, num_multiprocessors()));
+  PackedBoxes boxes;
+  if (step.sides.mask != 0) {
+    boxes =
+        packed_boxes(step.weights, step.weight_bytes, step.weights, step.weight_bytes, step.sides);
+  }
+  cudaLaunchKernelEx(&config, kernel, step, Plan(step, num_multiprocessors()), boxes);
 }
 
 const char* attention_refusal(const PersistentStep& step) noexcept {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packed expert weights of the device kernels: one layout for all of them, already in the order that shared memory
-// wants, so that a stage is one bulk copy and needs no tensor map.
+// wants, so that a stage is one bulk copy, and only of placed weights a box of a tensor map (kernels/cuda/packed_boxes.cuh).
 //
 //   atom    8 rows x 64 inputs of bf16, 1 KiB; the eight 16-byte chunks of row r stand at c ^ r: the 128-byte swizzle of
 //           wgmma (K-major, 1024 bytes from one group of 8 rows to the next) and free of bank conflicts for ldmatrix
@@ -34,9 +34,10 @@ struct MoePack {
   static constexpr int kAtomBytes = 1024;  ///< aligned to its size in shared memory
   static constexpr int kBlockRows = 32;
   static constexpr int kBlockBytes = 4096;
-  static constexpr int kGroupStrips = 16;             ///< of placed weights: 512 rows
-  static constexpr int kPairBytes = 2 * kBlockBytes;  ///< and their matrices' alignment
-  static constexpr int kBlockHidden = 16;             ///< hidden columns that a block of w13 makes
+  static constexpr int kGroupStrips = 16;  ///< of placed weights: 512 rows
+  static constexpr int kPairBytes = 2 * kBlockBytes;
+  static constexpr int kPlacedAlignment = 4 * kPairBytes;  ///< of placed matrices
+  static constexpr int kBlockHidden = 16;  ///< hidden columns that a block of w13 makes
 
   static constexpr int64_t padded(int64_t width) noexcept { return (width + 63) / 64 * 64; }
   /// Bytes of one expert's gate and up [2 Fp, Dp].

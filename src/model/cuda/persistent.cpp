@@ -42,7 +42,9 @@ k::PersistentStep CudaModel::persistent_shape() const {
           .eps = config_.norm_eps,
           .residual_scale = config_.residual_scale,
           .experts = experts_[0].problem(),
-          .sides = weights_.memory.sides()};
+          .sides = weights_.memory.sides(),
+          .weights = weights_.memory.data(),
+          .weight_bytes = weights_.memory.size()};
 }
 
 // Why steps of one token are launches of their own; empty when they are not.

@@ -74,10 +74,10 @@ BlockWeights place_block(const ModelConfig& config, const BlockSpec& spec, DType
     block.gate_low = places.take(experts * width * 2);
   }
   if (spec.shared.gated) block.shared_gate = places.take_matrix(1, width, DType::f32);
-  places.align(MoePack::kPairBytes);
+  places.align(MoePack::kPlacedAlignment);
   const int64_t before = places.used();
   block.experts_gate_up = places.take(experts * gate_up_bytes(layout, width, ffn, dtype));
-  places.align(MoePack::kPairBytes);
+  places.align(MoePack::kPlacedAlignment);
   block.experts_down = places.take(experts * down_bytes(layout, width, ffn, dtype));
   expert_bytes += places.used() - before;
   return block;
