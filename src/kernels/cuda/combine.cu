@@ -3,6 +3,8 @@
 // and, if wanted, the RMS norm that the next layer reads, while the row is still in registers.
 //
 //   one block a token, 8 columns a thread at a time; rows [R, D] bf16, y [T, D] f32
+//   left  rows and hidden rows are not read again: their lines are let go of, or the L2 would write them to memory in the midst of the
+//         next weights, which takes several times as long as their bytes
 //   cost  K rows of 2 D bytes read, 8 D bytes of y, 2 D written with the norm
 // Source: Zhang and Sennrich 2019, arXiv 1910.07467 (RMS norm).
 #include "kernels/cuda/chain.cuh"
@@ -52,9 +54,19 @@ struct Picks {
   }
 };
 
+// Lets go of the lines that this thread and its seven neighbours have read of the picks from `first` on, one each.
+__device__ __forceinline__ void let_rows_go(const Picks& picks, const bf16* rows, int64_t width,
+                                            int top_k, int first, int64_t column) {
+  constexpr int kReaders = kLineBytes / sizeof(uint4), kLineColumns = kReaders * kColumns;
+  const int lane = static_cast<int>(threadIdx.x) % 32, mine = first + lane % kReaders;
+  __syncwarp(0xffu << lane / kReaders * kReaders);
+  const int row = mine < top_k ? picks.row[mine] : -1;
+  if (row >= 0) let_line_go(rows + row * width + column / kLineColumns * kLineColumns);
+}
+
 // What is added to 8 values of y[t] from `column` on. Rows are asked for kAtOnce at a time.
 __device__ Floats8 expert_sum(const MoeFfn::Args& args, const Picks& picks, const bf16* rows,
-                              int64_t width, int top_k, int64_t t, int64_t column) {
+                              bool let_go, int64_t width, int top_k, int64_t t, int64_t column) {
   constexpr int kAtOnce = 8;
   Floats8 sum = {};
   for (int first = 0; first < top_k; first += kAtOnce) {
@@ -69,6 +81,7 @@ __device__ Floats8 expert_sum(const MoeFfn::Args& args, const Picks& picks, cons
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i < top_k) add_scaled(sum, picks.weight[first + i], value[i]);
     }
+    if (let_go) let_rows_go(picks, rows, width, top_k, first, column);
   }
   if (args.shared == nullptr) return sum;
   const float weight = args.shared_weight != nullptr ? args.shared_weight[t] : 1.0f;
@@ -105,6 +118,17 @@ __device__ void store_normed(const MoeFfn::Args& args, const Floats8& y, float i
       make_uint4(pair[0], pair[1], pair[2], pair[3]);
 }
 
+// This block's share of the hidden rows.
+__device__ __forceinline__ void let_hidden_go(const ExpertRows& from) {
+  const unsigned lines = from.used_bytes / kLineBytes;  // of a panel
+  const unsigned threads = gridDim.x * blockDim.x;
+  for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < from.panels * lines; i += threads) {
+    const unsigned panel = i / lines, line = i - panel * lines;
+    let_line_go(static_cast<const char*>(from.hidden) + panel * from.panel_bytes +
+                line * kLineBytes);
+  }
+}
+
 // This thread's columns of strip s.
 __device__ __forceinline__ int64_t column_of(int s) {
   return (static_cast<int64_t>(s) * blockDim.x + threadIdx.x) * kColumns;
@@ -114,7 +138,7 @@ __device__ __forceinline__ int64_t column_of(int s) {
 // makes `rows` alone: the picks and y are older and are read while it ends.
 template <bool kSum, int kStrips>
 __global__ void __launch_bounds__(kMaxThreads, kStrips == 1 ? 2 : 1)
-    combine_tokens(MoeFfn::Args args, const bf16* rows, int64_t width, int top_k) {
+    combine_tokens(MoeFfn::Args args, ExpertRows from, int64_t width, int top_k) {
   __shared__ Picks picks;
   let_next_begin();
   const int64_t t = blockIdx.x;
@@ -132,13 +156,14 @@ __global__ void __launch_bounds__(kMaxThreads, kStrips == 1 ? 2 : 1)
   }
   wait_for_previous();
   if constexpr (!kSum) load_y();
+  const bf16* const rows = static_cast<const bf16*>(from.rows);
   float squares = 0;
 #pragma unroll
   for (int s = 0; s < kStrips; ++s) {
     const int64_t column = column_of(s);
     if (column >= width) break;
     if constexpr (kSum) {
-      const Floats8 sum = expert_sum(args, picks, rows, width, top_k, t, column);
+      const Floats8 sum = expert_sum(args, picks, rows, from.let_go, width, top_k, t, column);
 #pragma unroll
       for (int i = 0; i < kColumns; ++i) {
         y[s].value[i] = fmaf(args.scale, sum.value[i], y[s].value[i]);
@@ -148,6 +173,7 @@ __global__ void __launch_bounds__(kMaxThreads, kStrips == 1 ? 2 : 1)
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) squares = fmaf(y[s].value[i], y[s].value[i], squares);
   }
+  if constexpr (kSum) let_hidden_go(from);
   if (args.next_x == nullptr) return;
   const float mean = block_sum(squares) / static_cast<float>(width);
   const float inverse = 1.0f / sqrtf(mean + args.next_epsilon);
@@ -164,26 +190,26 @@ unsigned threads_of(int64_t width) noexcept {
 }
 
 template <bool kSum>
-void launch(const MoeFfn::Problem& problem, const MoeFfn::Args& args, const bf16* rows,
+void launch(const MoeFfn::Problem& problem, const MoeFfn::Args& args, const ExpertRows& from,
             void* stream) noexcept {
   const bool one = problem.width <= kMaxThreads * kColumns;
   launch_chained(one ? combine_tokens<kSum, 1> : combine_tokens<kSum, kMaxStrips>,
                  dim3(static_cast<unsigned>(args.tokens)), threads_of(problem.width), 0,
-                 static_cast<cudaStream_t>(stream), args, rows, problem.width, problem.rule.top_k);
+                 static_cast<cudaStream_t>(stream), args, from, problem.width, problem.rule.top_k);
 }
 
 }  // namespace
 
-void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args, const void* rows,
-                    void* stream) noexcept {
+void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
+                    const ExpertRows& from, void* stream) noexcept {
   if (args.tokens == 0) return;
-  launch<true>(problem, args, static_cast<const bf16*>(rows), stream);
+  launch<true>(problem, args, from, stream);
 }
 
 void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
                       void* stream) noexcept {
   if (args.tokens == 0 || args.next_x == nullptr) return;
-  launch<false>(problem, args, nullptr, stream);
+  launch<false>(problem, args, {}, stream);
 }
 
 }  // namespace switchyard::cuda

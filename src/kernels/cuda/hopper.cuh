@@ -43,6 +43,14 @@ __device__ __forceinline__ void bulk_store(void* destination, uint32_t source, u
                "r"(source), "r"(bytes)
                : "memory");
 }
+__device__ __forceinline__ void bulk_store(void* destination, uint32_t source, uint32_t bytes,
+                                           uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(
+          destination),
+      "r"(source), "r"(bytes), "l"(policy)
+      : "memory");
+}
 
 __device__ __forceinline__ void bulk_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -62,6 +70,13 @@ __device__ __forceinline__ uint64_t evict_first() {
   uint64_t policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
+}
+/// A policy for what is written and soon read, if it is `kept`: it gives way after all else, so its lines must be let go of at last.
+__device__ __forceinline__ uint64_t evict_last_if(bool kept) {
+  uint64_t last, normal;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last));
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal));
+  return kept ? last : normal;
 }
 __device__ __forceinline__ void bulk_copy(uint32_t to, const void* from, uint32_t bytes,
                                           uint32_t barrier, uint64_t policy) {

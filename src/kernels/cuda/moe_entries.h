@@ -5,9 +5,18 @@
 
 namespace switchyard::cuda {
 
-/// y += scale * (sum over k of weight * rows[pick_row] + shared), then next_x; rows [R, D] bf16. See MoeFfn.
-void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args, const void* rows,
-                    void* stream) noexcept;
+/// What the launches before combine have left in the workspace: it reads the rows, and lets go of what fits into the L2.
+struct ExpertRows {
+  const void* rows = nullptr;    ///< [R, D] bf16
+  bool let_go = false;           ///< of the rows too: the L2 still has them; D % 64 == 0
+  const void* hidden = nullptr;  ///< panels, aligned to 128 bytes
+  unsigned panels = 0;
+  int64_t panel_bytes = 0, used_bytes = 0;  ///< used: of each panel, from its beginning
+};
+
+/// y += scale * (sum over k of weight * rows[pick_row] + shared), then next_x. See MoeFfn.
+void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
+                    const ExpertRows& from, void* stream) noexcept;
 
 /// Only next_x, from a y that is complete; nothing when args.next_x is null.
 void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,

@@ -406,7 +406,7 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   down.out = rows;
   down.bias = {args.down_bias, static_cast<int>(problem.width)};
   launch_for_rows<Product::down>(down, num_rows, problem.rule.experts, on);
-  if (args.stop == MoeFfn::Stop::never) launch_combine(problem, args, rows, stream);
+  if (args.stop == MoeFfn::Stop::never) launch_combine(problem, args, {.rows = rows}, stream);
 }
 
 }  // namespace

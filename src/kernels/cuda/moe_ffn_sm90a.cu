@@ -11,6 +11,7 @@
 //             item is one bulk store, and a stage of tokens in pass 2 is one bulk copy
 //   between   counters of finished panels, for each run of experts: pass 2 starts while pass 1 ends, and the weights of
 //             pass 2 are on their way before its tokens are; the same for first parts of pass 2, whose sums go through memory in f32
+//   kept      hidden rows stay in the L2 for pass 2 where they fit, and combine lets go of them and of rows: neither need ever reach memory
 //   cost      the hit experts' weights once, plus L2 traffic; no padded row beyond 8; nothing is read by the host
 // The order of K is the same in every tile configuration and no value is shared between tokens, so a token's bits depend on
 // nothing but the token.
@@ -71,6 +72,34 @@ int64_t carry_rows(const MoeFfn::Problem& problem) noexcept {
   return problem.ffn_width >= kLeastWidth ? std::min(hidden_rows(problem), kMostRows) : 0;
 }
 
+/// What is left to combine stays in the L2 up to so many bytes, and where rows are few in the mean memory gains nothing by it.
+constexpr int64_t kMostKeptHidden = int64_t{16} << 20, kMostKeptRows = int64_t{40} << 20;
+constexpr int64_t kLeastKeptMeanRows = 24;
+
+/// Of the panels of a call with so many rows.
+int64_t used_hidden_rows(const MoeFfn::Problem& problem, int64_t rows) noexcept {
+  return std::min((rows + 7) / 8 * 8 + 8 * problem.rule.experts, hidden_rows(problem));
+}
+bool keeps_rows(const MoeFfn::Problem& problem, int64_t rows) noexcept {
+  return rows >= kLeastKeptMeanRows * problem.rule.experts &&
+         rows * problem.width * 2 <= kMostKeptRows;
+}
+bool keeps_hidden(const MoeFfn::Problem& problem, int64_t rows) noexcept {
+  const int64_t bytes = used_hidden_rows(problem, rows) * MoePack::padded(problem.ffn_width) * 2;
+  return keeps_rows(problem, rows) && bytes <= kMostKeptHidden;
+}
+
+ExpertRows expert_rows(const MoeFfn::Problem& problem, const MoeFfnParams& params,
+                       int64_t rows) noexcept {
+  ExpertRows made{.rows = params.rows, .let_go = keeps_rows(problem, rows)};
+  if (!params.keeps_hidden) return made;
+  made.hidden = params.hidden;
+  made.panels = static_cast<unsigned>(params.ffn_width / sm90a::kStepInputs);
+  made.panel_bytes = int64_t{params.hidden_rows} * sm90a::kStepBytes;
+  made.used_bytes = used_hidden_rows(problem, rows) * sm90a::kStepBytes;
+  return made;
+}
+
 const char* refusal(const MoeFfn::Problem& problem) noexcept {
   if (problem.weight != DType::bf16) return "needs bf16 weights";
   if (problem.width < 128 || problem.width > 16384 || problem.width % 128 != 0) {
@@ -117,9 +146,12 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.biased = args.up_bias != nullptr || args.down_bias != nullptr;
   const int64_t rows = args.rows > 0 ? args.rows : args.tokens * problem.rule.top_k;
   params.asks_ahead = rows >= 2 * problem.rule.experts;
+  params.keeps_hidden = keeps_hidden(problem, rows);
   choose(rows, problem.rule.experts, problem.width, ffn)
       .launch(params, static_cast<cudaStream_t>(stream));
-  if (args.stop == MoeFfn::Stop::never) launch_combine(problem, args, params.rows, stream);
+  if (args.stop == MoeFfn::Stop::never) {
+    launch_combine(problem, args, expert_rows(problem, params, rows), stream);
+  }
 }
 
 }  // namespace

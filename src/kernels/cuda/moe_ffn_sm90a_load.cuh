@@ -287,12 +287,17 @@ __device__ __forceinline__ void load_hidden_item(Shared<TileT>& shared, const Mo
                                             shared.plan.hidden_row(item.expert) + item.row) *
                                                kStepInputs;
   const int64_t panel = static_cast<int64_t>(p.hidden_rows) * kStepInputs;
+  [[maybe_unused]] const uint64_t policy = evict_last_if(p.keeps_hidden);
 #pragma unroll 1
   for (int step = 0; step < item.steps; ++step, at.wrote(units), source += panel) {
     at.wait_empty(shared, units);
     const uint32_t full = at.full(shared);
     barrier_expect(full, bytes);
-    bulk_copy(at.tokens(shared), source, bytes, full);
+    if constexpr (TileT::kKeepsHidden) {
+      bulk_copy(at.tokens(shared), source, bytes, full, policy);
+    } else {
+      bulk_copy(at.tokens(shared), source, bytes, full);
+    }
     barrier_arrive(full, kGatherThreads);
   }
 }

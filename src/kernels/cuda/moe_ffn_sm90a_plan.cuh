@@ -40,7 +40,8 @@ struct MoeFfnParams {
   int32_t* sync;               ///< [kSyncWords] zero, left zero
   int experts, width, ffn_width;
   int hidden_rows;
-  int passes;  ///< 2; 1: the hidden rows are all
+  bool keeps_hidden;  ///< tiles that may do so do
+  int passes;         ///< 2; 1: the hidden rows are all
   GluActivation activation;
   GluCurve curve;
   RowBias up_bias, down_bias;
@@ -86,6 +87,8 @@ struct Tile {
   static constexpr bool kSplits = kEager;
   /// Weights that several tiles read stay in the L2. With few tokens hardly any are, and to ask costs 2 %.
   static constexpr bool kKeepsShared = kTokens > 64;
+  /// Whether hidden rows may be kept in the L2 until combine lets them go. With few tokens memory holds all up, and they are few.
+  static constexpr bool kKeepsHidden = kTokens > 64;
   static constexpr int kRows = 64 * kM64 * kNumConsumers;
   static constexpr int kWeightBytes = kRows * kStepBytes;
   static constexpr int kStagedBytes = kStaged * kStepBytes;

@@ -22,16 +22,20 @@ __device__ __forceinline__ bool is_sent(const Item& item) { return item.pass == 
 template <class TileT>
 __device__ __forceinline__ void send_hidden(Shared<TileT>& shared, const MoeFfnParams& p,
                                             const Item& item, uint32_t& parity) {
+  [[maybe_unused]] const uint64_t policy = evict_last_if(p.keeps_hidden);
   const int64_t first = shared.plan.hidden_row(item.expert) + item.row;
   for (int begin = 0; begin < item.columns; begin += TileT::kStaged, parity ^= 1) {
-    const int columns = min(item.columns - begin, TileT::kStaged);
+    const uint32_t bytes = min(item.columns - begin, TileT::kStaged) * kStepBytes;
     for (int panel = 0; panel < TileT::kPanels; ++panel) {
       const int64_t column = static_cast<int64_t>(item.block) * TileT::kPanels + panel;
-      const int64_t row = column * p.hidden_rows + first + begin;
+      __nv_bfloat16* const to = p.hidden + (column * p.hidden_rows + first + begin) * kStepInputs;
+      const uint32_t from = shared_address(shared.staging) + panel * TileT::kStagedBytes;
       barrier_wait(shared_address(&shared.staged[panel]), parity);
-      bulk_store(p.hidden + row * kStepInputs,
-                 shared_address(shared.staging) + panel * TileT::kStagedBytes,
-                 columns * kStepBytes);
+      if constexpr (TileT::kKeepsHidden) {
+        bulk_store(to, from, bytes, policy);
+      } else {
+        bulk_store(to, from, bytes);
+      }
       bulk_store_commit();
     }
     bulk_store_read_wait();

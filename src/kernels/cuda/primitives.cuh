@@ -26,6 +26,12 @@ __device__ __forceinline__ float high_bf16(uint32_t pair) {
   return __uint_as_float(pair & 0xffff0000u);
 }
 
+// Lets go of a line of 128 bytes: what it holds is lost, and is not written from the L2 to memory.
+constexpr int kLineBytes = 128;
+__device__ __forceinline__ void let_line_go(const void* line) {
+  asm volatile("discard.global.L2 [%0], 128;" ::"l"(line) : "memory");
+}
+
 // The same sum in every lane, in a fixed order.
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll
