@@ -38,6 +38,7 @@ struct Driver {
     const cudaError_t error =
         cudaGetDriverEntryPointByVersion(name, &at, kVersion, cudaEnableDefault, &found);
     function = reinterpret_cast<Function>(at);
+    if (error != cudaSuccess) (void)cudaGetLastError();  // or the next launch would be blamed
     return error == cudaSuccess && found == cudaDriverEntryPointSuccess;
   }
 };
@@ -74,7 +75,9 @@ struct CudaPages::State {
   State& operator=(const State&) = delete;
   ~State() {
     const Driver& call = driver();
-    if (mapped > 0) call.unmap(base, mapped * kPageBytes);
+    if (mapped > 0)
+      cudaDeviceSynchronize();  // as cudaFree does: work that reaches the pages may be under way
+    for (int64_t page = 0; page < mapped; ++page) call.unmap(at(page), kPageBytes);
     release();
     if (base != 0) call.free(base, reserved * kPageBytes);
   }
@@ -115,7 +118,7 @@ Result<CudaPages> CudaPages::allocate(int64_t bytes) {
   cudaFree(nullptr);  // a context, if there is none yet
   if (!driver().complete) return fail(Code::unavailable, "CUDA: the driver has no memory by pages");
   size_t left = 0, total = 0;
-  cudaMemGetInfo(&left, &total);
+  if (cudaMemGetInfo(&left, &total) != cudaSuccess) (void)cudaGetLastError();
   if (bytes > static_cast<int64_t>(left)) {
     return fail(Code::unavailable, "CUDA: memory by pages: {} bytes of {} are left", left, total);
   }

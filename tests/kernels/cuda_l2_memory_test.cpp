@@ -22,6 +22,7 @@ class L2MemoryTest : public ::testing::Test {
     if (!stream.ok()) GTEST_SKIP() << stream.error().message;
     stream_ = *std::move(stream);
     devices_ = *cuda_devices();
+    ASSERT_EQ(unsetenv("SWITCHYARD_L2_SIDES"), 0);
   }
   L2Memory allocate(int64_t bytes) {
     Result<L2Memory> memory = L2Memory::allocate(bytes, "a test", stream_);

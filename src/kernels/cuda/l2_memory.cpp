@@ -2,6 +2,7 @@
 #include "kernels/cuda/l2_memory.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ class Surveyor {
   Surveyor(CudaPages& pages, int multiprocessors, CudaStream& stream)
       : pages_(pages), multiprocessors_(multiprocessors), stream_(stream) {}
 
-  /// The side of each multiprocessor, and the bits of an address inside a page. Side 0 is multiprocessor 0's.
+  /// The side of each multiprocessor, and the bits of an address inside a page. Side 0 is the first multiprocessor's.
   Result<L2Sides> sides() {
     SWITCHYARD_TRY(measure_multiprocessors());
     constexpr int64_t kChunks = kPageBytes / L2Sides::kChunkBytes;
@@ -62,25 +63,26 @@ class Surveyor {
 
  private:
   Status measure_multiprocessors() {
-    std::vector<int32_t> cycles(multiprocessors_, -1);
-    const int64_t bytes = multiprocessors_ * int64_t{sizeof(int32_t)};
-    SWITCHYARD_ASSIGN(const CudaMemory to, CudaMemory::allocate(bytes, "distances"));
-    stream_.copy_in(to.data(), cycles.data(), bytes);
+    std::vector<int32_t> cycles(L2Sides::kMost, -1), found;
+    constexpr int64_t kBytes = L2Sides::kMost * int64_t{sizeof(int32_t)};
+    SWITCHYARD_ASSIGN(const CudaMemory to, CudaMemory::allocate(kBytes, "distances"));
+    stream_.copy_in(to.data(), cycles.data(), kBytes);
     cuda::l2_cycles_by_multiprocessor(pages_.data(), multiprocessors_, to.as<int32_t>(),
                                       stream_.handle());
-    stream_.copy_out(cycles.data(), to.data(), bytes);
+    stream_.copy_out(cycles.data(), to.data(), kBytes);
     SWITCHYARD_TRY(stream_.synchronize("measure multiprocessors"));
-    if (std::ranges::min(cycles) < 0) return unclear("not every multiprocessor took part");
-    far_cycles_ = l2_far_cycles(cycles);
+    std::ranges::copy_if(cycles, std::back_inserter(found), [](int32_t each) { return each >= 0; });
+    if (std::ssize(found) != multiprocessors_) return unclear("some multiprocessors took no part");
+    far_cycles_ = l2_far_cycles(found);
     if (far_cycles_ == 0) {
-      const auto [least, most] = std::ranges::minmax(cycles);
+      const auto [least, most] = std::ranges::minmax(found);
       return fail(Code::unavailable,
                   "CUDA: all multiprocessors are alike far from the L2: {} to {} cycles", least,
                   most);
     }
-    const bool first = cycles[0] >= far_cycles_;
-    for (int i = 0; i < multiprocessors_; ++i) {
-      const bool other = (cycles[i] >= far_cycles_) != first;
+    const bool first = found[0] >= far_cycles_;
+    for (int i = 0; i < L2Sides::kMost; ++i) {
+      const bool other = cycles[i] >= 0 && (cycles[i] >= far_cycles_) != first;
       sides_.near[i / 32] |= uint32_t{other} << i % 32;
     }
     return {};
@@ -98,6 +100,10 @@ class Surveyor {
     stream_.copy_out(distances.data(), to.data(), bytes);
     SWITCHYARD_TRY(stream_.synchronize("measure where pages lie"));
     std::vector<uint8_t> found(count);
+    if (std::ranges::any_of(
+            distances, [](const auto& each) { return each.multiprocessor >= L2Sides::kMost; })) {
+      return unclear("numbers of multiprocessors are too high");
+    }
     std::ranges::transform(distances, found.begin(), [&](const cuda::L2Distance& each) {
       const uint32_t own = sides_.near[each.multiprocessor / 32] >> each.multiprocessor % 32 & 1;
       return static_cast<uint8_t>(own ^ uint32_t{each.cycles >= far_cycles_});
@@ -119,11 +125,11 @@ struct Placed {
 
 Result<Placed> place(int64_t bytes, CudaStream& stream) {
   SWITCHYARD_ASSIGN(const std::vector<DeviceFacts> devices, cuda_devices());
-  const int multiprocessors = devices.at(stream.device()).num_multiprocessors;
-  if (multiprocessors > 32 * L2Sides::kWords) return unclear("there are too many multiprocessors");
+  const DeviceFacts& device = devices.at(stream.device());
+  if (device.compute_major != 9) return unclear("no kernel for this device goes by them");
   Placed placed;
   SWITCHYARD_ASSIGN(placed.pages, CudaPages::allocate(bytes));
-  Surveyor surveyor(placed.pages, multiprocessors, stream);
+  Surveyor surveyor(placed.pages, device.num_multiprocessors, stream);
   SWITCHYARD_ASSIGN(placed.sides, surveyor.sides());
   SWITCHYARD_TRY(surveyor.order_pages());
   placed.pages.settle();

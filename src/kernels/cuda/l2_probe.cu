@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/l2_probe.h"
+#include "kernels/ops/l2_sides.h"
 
 namespace switchyard::cuda {
 namespace {
 
 constexpr int kTries = 8;
+constexpr int kWordsApart = 4;
+static_assert(L2Sides::kMost * kWordsApart * 4 <= L2Sides::kChunkBytes);
 constexpr int kTurnNs = 20000;  // longer than all tries of one multiprocessor take
 
 __device__ int multiprocessor() {
@@ -36,7 +39,10 @@ __global__ void work() {
 
 __global__ void from_each(uint32_t* chunk, int32_t* cycles) {
   for (unsigned turn = 0; turn < gridDim.x; ++turn) {
-    if (turn == blockIdx.x) cycles[multiprocessor()] = cycles_to(chunk + multiprocessor() * 4);
+    const int number = multiprocessor();
+    if (turn == blockIdx.x && number < L2Sides::kMost) {
+      cycles[number] = cycles_to(chunk + number * kWordsApart);
+    }
     __nanosleep(kTurnNs);
   }
 }

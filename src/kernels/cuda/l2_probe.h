@@ -7,8 +7,8 @@
 
 namespace switchyard::cuda {
 
-/// From every multiprocessor, one after the other, to a word of its own in a chunk of 4 KiB: cycles[i] for multiprocessor i, of
-/// [multiprocessors] that were -1. Works for some 10 ms before, as the clocks of an idle device are others.
+/// From every multiprocessor, one after the other, to a word of its own in a chunk of 4 KiB: cycles[i] for number i, of
+/// [L2Sides::kMost] that were -1: numbers may have gaps. Works for some 10 ms before, as the clocks of an idle device are others.
 void l2_cycles_by_multiprocessor(void* chunk, int multiprocessors, int32_t* cycles,
                                  StreamHandle stream) noexcept;
 

@@ -141,7 +141,7 @@ struct Loader {
     }
   }
 
-  // A block of weights that are placed by sides: for devices that have kernels of their own, so it need not be quick.
+  // A block of weights that are placed by sides: only on Hopper, which has kernels of its own, so it need not be quick.
   __device__ const char* placed(const Grouped& p, int block, int step) const {
     return PackedStrip(p.weight, expert, first_block + block, p.weight_rows, p.steps * kStepInputs,
                        p.side_mask)

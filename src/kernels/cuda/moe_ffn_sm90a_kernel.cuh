@@ -28,7 +28,7 @@ __device__ __forceinline__ void init_barriers(Shared<TileT>& shared) {
   barrier_init_done();
 }
 
-/// Asks for the beginning of the weights that are this block's first if every expert has one tile of tokens. Routing still runs then
+/// Asks for this block's share of the weights that blocks read first if every expert has one tile of tokens. Routing still runs then
 /// and leaves the memory idle; a wrong guess costs nothing else.
 template <class TileT>
 __device__ __forceinline__ void ask_ahead(const MoeFfnParams& p) {

@@ -11,10 +11,10 @@ struct TileKernel {
   void (*launch)(const MoeFfnParams& params, cudaStream_t stream) noexcept;
 };
 
-extern const TileKernel kTile128x64;   // a deep ring: weights come from memory, tokens are few
-extern const TileKernel kTile128x128;  // for widths that 256 does not divide
-extern const TileKernel kTile256x128;  // hot experts among cold ones, while memory binds
+extern const TileKernel kTile128x64;        // a deep ring: weights come from memory, tokens are few
+extern const TileKernel kTile128x128;       // for widths that 256 does not divide
+extern const TileKernel kTile256x128;       // hot experts among cold ones, while memory binds
 extern const TileKernel kTile256x192Apart;  // more weights on their way where tokens are few
-extern const TileKernel kTile256x192;  // the least L2 traffic for a product
+extern const TileKernel kTile256x192;       // the least L2 traffic for a product
 
 }  // namespace switchyard::cuda::sm90a

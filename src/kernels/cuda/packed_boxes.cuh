@@ -49,7 +49,7 @@ inline PackedBoxes packed_boxes(const void* first, int64_t first_bytes, const vo
   const auto one = reinterpret_cast<uint64_t>(first), other = reinterpret_cast<uint64_t>(second);
   boxes.base = std::min(one, other) / kAligned * kAligned;
   const uint64_t bytes = std::max(one + first_bytes, other + second_bytes) - boxes.base + kAligned;
-  boxes.usable = true;
+  boxes.usable = bytes / PackedBoxes::kUnitBytes <= INT32_MAX;  // coordinates
   for (int block = 0; block < 2; ++block) {
     boxes.usable = boxes.usable && make_box_map(boxes.four[block], boxes.base, bytes, block, 2) &&
                    make_box_map(boxes.two[block], boxes.base, bytes, block, 1);

@@ -51,6 +51,7 @@ inline PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
     cudaDriverEntryPointQueryResult result{};
     const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry,
                                                                12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess) (void)cudaGetLastError();  // or the next launch would be blamed
     const bool ok = error == cudaSuccess && result == cudaDriverEntryPointSuccess;
     return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(ok ? entry : nullptr);
   }();

@@ -15,7 +15,8 @@
 namespace switchyard {
 
 struct L2Sides {
-  static constexpr int kWords = 8, kChunkBytes = 4096;
+  static constexpr int kWords = 8, kMost = 32 * kWords;  ///< numbers of multiprocessors
+  static constexpr int kChunkBytes = 4096;
 
   uint32_t mask = 0;  ///< the bits of an address; 0: sides are not known, nothing is placed by them
   uint32_t near[kWords] = {};  ///< bit i: multiprocessor i is near side 1

@@ -10,7 +10,7 @@
 //           stage of 32 x 512 is one copy of 32 KiB, and one of 128 x 64 is four copies of 4 KiB, which lie in shared
 //           memory as one 128-row operand
 //   expert  its matrix, then the next expert's
-//   placed  where the sides of the L2 are known and experts are large (ops/l2_sides.h, kernels/cuda/l2_memory.h), blocks are placed by
+//   placed  where the sides of the L2 are known and a model has large experts (ops/l2_sides.h, kernels/cuda/l2_memory.h), blocks are placed by
 //           them. Strips of 32 rows come in groups of 16 (the last of a matrix may be smaller, but even), and strip i of the first half
 //           of a group shares its memory with strip i of the second: their blocks of the same 64 inputs are a pair of 8 KiB, of which
 //           the first half's is on side 0; pairs follow each other along the inputs. So 256 rows lie on one side. Blocks of a strip are
