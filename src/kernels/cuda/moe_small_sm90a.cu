@@ -278,8 +278,9 @@ LayerKernel kernel_for(const MoeFfn::Problem& problem, const MoeFfn::Args& args)
                                        : run_layer_of_one<3, kMaxExperts / 32, kPlaced>;
   }
   const bool flat = is_flat(problem.rule) && args.logits != nullptr;
-  if (args.tokens > 8)
+  if (args.tokens > 8) {
     return flat ? run_layer<2, 2, true, kPlaced> : run_layer<2, 2, false, kPlaced>;
+  }
   return flat ? run_layer<1, 3, true, kPlaced> : run_layer<1, 3, false, kPlaced>;
 }
 
@@ -290,9 +291,9 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   plan.shape.side_mask = args.sides.mask;
   plan.shape.up_bias = {args.up_bias, static_cast<int>(problem.ffn_width)};
   plan.shape.down_bias = {args.down_bias, static_cast<int>(problem.width)};
-  const LayerKernel kernel =
-      args.sides.mask != 0 ? kernel_for<true>(problem, args) : kernel_for<false>(problem, args);
-  launch(kernel, plan, args, boxes_of(problem, args), on);
+  const bool placed = args.sides.mask != 0;
+  launch(placed ? kernel_for<true>(problem, args) : kernel_for<false>(problem, args), plan, args,
+         placed ? boxes_of(problem, args) : PackedBoxes{}, on);
   launch_next_norm(problem, args, stream);
 }
 
