@@ -137,7 +137,6 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.experts = problem.rule.experts;
   params.width = static_cast<int>(problem.width);
   params.ffn_width = static_cast<int>(ffn);
-  params.hidden_rows = static_cast<int>(hidden_rows(problem));
   params.passes = args.stop == MoeFfn::Stop::after_up ? 1 : 2;
   params.activation = problem.activation;
   params.curve = glu_curve(problem.activation);
@@ -145,6 +144,8 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.down_bias = {args.down_bias, static_cast<int>(problem.width)};
   params.biased = args.up_bias != nullptr || args.down_bias != nullptr;
   const int64_t rows = args.rows > 0 ? args.rows : args.tokens * problem.rule.top_k;
+  // As close as this call's rows allow: panels apart by the rows of the largest call are on many more pages.
+  params.hidden_rows = static_cast<int>(used_hidden_rows(problem, rows));
   params.asks_ahead = rows >= 2 * problem.rule.experts;
   params.keeps_hidden = keeps_hidden(problem, rows);
   choose(rows, problem.rule.experts, problem.width, ffn)

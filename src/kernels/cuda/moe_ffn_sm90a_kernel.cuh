@@ -64,14 +64,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   // In this order: combine reads picks and y before it waits (combine.cu), so they must be complete when it begins.
   wait_for_previous();
   let_next_begin();  // in each multiprocessor as soon as this block has left it
+  const bool claims = threadIdx.x / 32 == 4 * kNumConsumers;  // this warp
+  const int asked = claims ? Claims<TileT>::ask_first(p) : 0;
   make_plan<TileT>(shared.plan, p);
   if (threadIdx.x < 128 * kNumConsumers) {
     take_registers<TileT::kConsumerRegisters>();
     consume(shared, p);
   } else {
     give_registers<TileT::kLoaderRegisters>();
-    if (threadIdx.x < 128 * kNumConsumers + 32) {
-      claim_and_stream(shared, p);
+    if (claims) {
+      claim_and_stream(shared, p, asked);
     } else if (threadIdx.x < 128 * kNumConsumers + 32 + kGatherThreads) {
       load_tokens(shared, p);
     } else {

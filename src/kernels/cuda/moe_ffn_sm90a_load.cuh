@@ -118,12 +118,18 @@ __device__ __forceinline__ Item take_item(Shared<TileT>& shared, RingCursor<kQue
 template <class TileT>
 class Claims {
  public:
-  __device__ __forceinline__ Claims(const List<TileT>& list, const MoeFfnParams& p)
-      : counters_(p.sync + kSyncClaimed), lane_(threadIdx.x % 32) {
-    const int side = has_sides(p) ? side_of_this_block(p.sides) : 0;
-    own_ = (lane_ ^ side) % kLists;
-    size_ = lane_ < kLists ? list.num_items(own_) : 0;
+  /// Asks for the first item, which may be before it is known how many there are: for each lane, what the constructor takes.
+  static __device__ __forceinline__ int ask_first(const MoeFfnParams& p) {
+    int* const counters = p.sync + kSyncClaimed;
+    const int lane = threadIdx.x % 32, own = list_of(p, lane);
+    return lane == 0 ? atomicAdd(&counters[own], 1) : load_relaxed(&counters[own]);
   }
+  __device__ __forceinline__ Claims(const List<TileT>& list, const MoeFfnParams& p, int asked)
+      : counters_(p.sync + kSyncClaimed),
+        lane_(threadIdx.x % 32),
+        own_(list_of(p, lane_)),
+        size_(lane_ < kLists ? list.num_items(own_) : 0),
+        taken_(asked) {}
   /// Asks for the next item, and looks how far the later lists are; settle() waits for the answers.
   __device__ __forceinline__ void ask() {
     if (lane_ == at_) taken_ = atomicAdd(&counters_[own_], 1);
@@ -144,11 +150,15 @@ class Claims {
   __device__ __forceinline__ int index() const { return __shfl_sync(kAllLanes, taken_, at_); }
 
  private:
+  static __device__ __forceinline__ int list_of(const MoeFfnParams& p, int lane) {
+    const int side = has_sides(p) ? side_of_this_block(p.sides) : 0;
+    return (lane ^ side) % kLists;
+  }
+
   int* const counters_;
-  const int lane_;
-  int own_, size_;  // of this lane: the list, and its items
-  int taken_ = 0;   // of the list, as last seen
-  int at_ = 0;      // the list that items are taken from
+  const int lane_, own_, size_;  // own, size: of this lane, the list and its items
+  int taken_;                    // of the list, as last seen
+  int at_ = 0;                   // the list that items are taken from
 };
 
 /// Whole warp: lane l streams the l-th 32-row strip of the item. The next item is claimed meanwhile: late, so that no block holds
@@ -187,12 +197,12 @@ __device__ __forceinline__ void stream_item(Shared<TileT>& shared, const MoeFfnP
 
 /// One warp: claims items, tells the others, and streams their weights.
 template <class TileT>
-__device__ __forceinline__ void claim_and_stream(Shared<TileT>& shared, const MoeFfnParams& p) {
+__device__ __forceinline__ void claim_and_stream(Shared<TileT>& shared, const MoeFfnParams& p,
+                                                 int asked) {
   List<TileT> list(shared.plan, p);
-  Claims<TileT> claims(list, p);
+  Claims<TileT> claims(list, p, asked);
   RingCursor<kQueue> queue;
   RingCursor<TileT::kStages> at;
-  claims.ask();
   while (true) {
     const bool any = claims.settle();
     barrier_wait(shared_address(&shared.queue_empty[queue.slot]), queue.parity ^ 1);
