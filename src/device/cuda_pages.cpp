@@ -62,6 +62,16 @@ CUmemLocation current_location() {
   return location;
 }
 
+// As cudaFree does: work that reaches the pages may be under way.
+void wait_for(int device) {
+  int current = 0;
+  cudaGetDevice(&current);
+  cudaSetDevice(device);
+  if (cudaDeviceSynchronize() != cudaSuccess)
+    (void)cudaGetLastError();  // told where work is awaited
+  cudaSetDevice(current);
+}
+
 }  // namespace
 
 struct CudaPages::State {
@@ -75,8 +85,7 @@ struct CudaPages::State {
   State& operator=(const State&) = delete;
   ~State() {
     const Driver& call = driver();
-    if (mapped > 0)
-      cudaDeviceSynchronize();  // as cudaFree does: work that reaches the pages may be under way
+    if (mapped > 0) wait_for(access.location.id);
     for (int64_t page = 0; page < mapped; ++page) call.unmap(at(page), kPageBytes);
     release();
     if (base != 0) call.free(base, reserved * kPageBytes);

@@ -54,10 +54,13 @@ struct Picks {
   }
 };
 
+constexpr int kAtOnce = 8;  // rows of a token that are asked for at once
+
 // Lets go of the lines that this thread and its seven neighbours have read of the picks from `first` on, one each.
 __device__ __forceinline__ void let_rows_go(const Picks& picks, const bf16* rows, int64_t width,
                                             int top_k, int first, int64_t column) {
   constexpr int kReaders = kLineBytes / sizeof(uint4), kLineColumns = kReaders * kColumns;
+  static_assert(kReaders == kAtOnce, "a line for each of the rows that have been read");
   const int lane = static_cast<int>(threadIdx.x) % 32, mine = first + lane % kReaders;
   __syncwarp(0xffu << lane / kReaders * kReaders);
   const int row = mine < top_k ? picks.row[mine] : -1;
@@ -67,7 +70,6 @@ __device__ __forceinline__ void let_rows_go(const Picks& picks, const bf16* rows
 // What is added to 8 values of y[t] from `column` on. Rows are asked for kAtOnce at a time.
 __device__ Floats8 expert_sum(const MoeFfn::Args& args, const Picks& picks, const bf16* rows,
                               bool let_go, int64_t width, int top_k, int64_t t, int64_t column) {
-  constexpr int kAtOnce = 8;
   Floats8 sum = {};
   for (int first = 0; first < top_k; first += kAtOnce) {
     uint4 value[kAtOnce];

@@ -147,7 +147,8 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   // As close as this call's rows allow: panels apart by the rows of the largest call are on many more pages.
   params.hidden_rows = static_cast<int>(used_hidden_rows(problem, rows));
   params.asks_ahead = rows >= 2 * problem.rule.experts;
-  params.keeps_hidden = keeps_hidden(problem, rows);
+  // Without combine nobody would let them go.
+  params.keeps_hidden = args.stop == MoeFfn::Stop::never && keeps_hidden(problem, rows);
   choose(rows, problem.rule.experts, problem.width, ffn)
       .launch(params, static_cast<cudaStream_t>(stream));
   if (args.stop == MoeFfn::Stop::never) {

@@ -150,7 +150,7 @@ void launch(const PersistentStep& step, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = device_chains() ? 2 : 1;
-  PackedBoxes boxes;
+  PackedBoxes boxes{};
   if (step.sides.mask != 0) {
     boxes =
         packed_boxes(step.weights, step.weight_bytes, step.weights, step.weight_bytes, step.sides);

@@ -74,7 +74,7 @@ struct MoeFfn {
     void* workspace = nullptr;  ///< the entry's workspace bytes, aligned to 1024; any content
     Stop stop = Stop::never;    ///< entries that do not route obey it
     bool routed = false;        ///< `routing` is complete: run_moe_layer has nothing to route
-    int64_t rows = 0;           ///< that the routing has, for the choice of tiles; 0: T K
+    int64_t rows = 0;           ///< at least those that the routing has; 0: T K
   };
 
   /// One implementation. `stream` is a cudaStream_t; errors of a launch stay with the device until it is asked.
