@@ -237,6 +237,7 @@ void MoeDeviceLayers::fill(CudaStream& stream) {
     const auto bound = static_cast<float>(std::sqrt(3.0 / static_cast<double>(fan_in)));
     k::fill_random(to, DType::bf16, bytes / 2, bound, ++seed, stream.handle());
   };
+  // Random in any order, so blocks that are placed by sides need no exchange.
   for (size_t l = 0; l < w13_.size(); ++l) {
     fill(w13_[l], slots * MoePack::w13_bytes(width, ffn), width);
     fill(w2_[l], slots * MoePack::w2_bytes(width, ffn), ffn);
