@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda_hopper.h"
 #include "kernels/cuda_memory.h"
 
 namespace switchyard {
@@ -32,15 +33,7 @@ Picked pick(const RouteRule& rule, const std::vector<float>& logits) {
   return {picks.host(), usable.host()[0] == 1};
 }
 
-class CudaPicks : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string why;
-    const int sm = testing::cuda_sm(why);
-    if (sm == 0) GTEST_SKIP() << "no CUDA device: " << why;
-    if (sm != 90) GTEST_SKIP() << "for sm_90 alone";
-  }
-};
+class CudaPicks : public testing::HopperTest {};
 
 TEST_F(CudaPicks, AreTheHighestAndOfEqualOnesTheFirst) {
   std::mt19937 random(7);

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kernels/cuda_hopper.h"
 #include "kernels/cuda_memory.h"
 
 namespace switchyard {
@@ -42,15 +43,7 @@ std::vector<L2Sides> tables() {
   return all;
 }
 
-class CudaRanks : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string why;
-    const int sm = testing::cuda_sm(why);
-    if (sm == 0) GTEST_SKIP() << "no CUDA device: " << why;
-    if (sm != 90) GTEST_SKIP() << "for sm_90 alone";
-  }
-};
+class CudaRanks : public testing::HopperTest {};
 
 TEST_F(CudaRanks, AreAllDifferentAndOfTheNearSide) {
   for (const int blocks : {1, 2, 7, 64, 113, 132, 133, 200}) {

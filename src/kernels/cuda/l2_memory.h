@@ -17,8 +17,9 @@ namespace switchyard {
 
 class L2Memory {
  public:
-  /// Memory of the stream's device, uninitialised, aligned to 8 KiB if it has sides and to 256 bytes if not. It has none where it is
-  /// small, where they cannot be told apart, or with SWITCHYARD_L2_SIDES=0. Errors: as CudaMemory::allocate.
+  /// Memory of the stream's device, uninitialised, aligned to two pages if it has sides and to 256 bytes if not. It has none where it is
+  /// small, on devices other than Hopper, where they cannot be told apart (the log says why), or with SWITCHYARD_L2_SIDES=0. Errors: as
+  /// CudaMemory::allocate.
   static Result<L2Memory> allocate(int64_t bytes, std::string_view purpose, CudaStream& stream);
   /// The same without sides in any case.
   static Result<L2Memory> allocate_plain(int64_t bytes, std::string_view purpose);
