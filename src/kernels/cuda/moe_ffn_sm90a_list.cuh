@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lists of items that the blocks of the Hopper MoE kernel take from; what is in them, and in which order, is in
+// The lists of items that the blocks of the Hopper MoE kernel take from, and how they take; what is in them, and in which order, is in
 // moe_ffn_sm90a_plan.cuh.
 #pragma once
+#include "kernels/cuda/hopper.cuh"
 #include "kernels/cuda/moe_ffn_sm90a_plan.cuh"
 #include "kernels/ops/moe_pack.h"
 
@@ -148,6 +149,54 @@ class List {
   int list_ = 0;                    // of the item before
   int first_ = 0,
       before_ = 0;  // of the experts that were looked at: the first, and tiles of those before it
+};
+
+/// The items that a block takes: those of its own side while there are any, then the other's, pass after pass. All of pass 1 are taken
+/// before any of pass 2, so whoever waits for hidden rows waits for blocks that run. For one whole warp; lane l looks after the l-th list.
+template <class TileT>
+class Claims {
+ public:
+  /// Asks for the first item, which may be before it is known how many there are: for each lane, what the constructor takes.
+  static __device__ __forceinline__ int ask_first(const MoeFfnParams& p) {
+    int* const counters = p.sync + kSyncClaimed;
+    const int lane = threadIdx.x % 32, own = list_of(p, lane);
+    return lane == 0 ? atomicAdd(&counters[own], 1) : load_relaxed(&counters[own]);
+  }
+  __device__ __forceinline__ Claims(const List<TileT>& list, const MoeFfnParams& p, int asked)
+      : counters_(p.sync + kSyncClaimed),
+        lane_(threadIdx.x % 32),
+        own_(list_of(p, lane_)),
+        size_(lane_ < kLists ? list.num_items(own_) : 0),
+        taken_(asked) {}
+  /// Asks for the next item, and looks how far the later lists are; settle() waits for the answers.
+  __device__ __forceinline__ void ask() {
+    if (lane_ == at_) taken_ = atomicAdd(&counters_[own_], 1);
+    if (lane_ > at_ && lane_ < kLists) taken_ = load_relaxed(&counters_[own_]);
+  }
+  /// Whether there is an item: index() of list().
+  __device__ __forceinline__ bool settle() {
+    while (true) {
+      const uint32_t left = __ballot_sync(kAllLanes, lane_ >= at_ && taken_ < size_);
+      if (left == 0) return false;
+      const int first = __ffs(left) - 1;
+      if (first == at_) return true;
+      at_ = first;
+      if (lane_ == at_) taken_ = atomicAdd(&counters_[own_], 1);
+    }
+  }
+  __device__ __forceinline__ int list() const { return __shfl_sync(kAllLanes, own_, at_); }
+  __device__ __forceinline__ int index() const { return __shfl_sync(kAllLanes, taken_, at_); }
+
+ private:
+  static __device__ __forceinline__ int list_of(const MoeFfnParams& p, int lane) {
+    const int side = has_sides(p) ? side_of_this_block(p.sides) : 0;
+    return (lane ^ side) % kLists;
+  }
+
+  int* const counters_;
+  const int lane_, own_, size_;  // own, size: of this lane, the list and its items
+  int taken_;                    // of the list, as last seen
+  int at_ = 0;                   // the list that items are taken from
 };
 
 }  // namespace switchyard::cuda::sm90a
