@@ -23,6 +23,8 @@ struct ModelSummary {
   int64_t weight_bytes = 0, expert_bytes = 0, kv_cache_bytes = 0;
   /// Part of weight_bytes: weights that are there in another form, too, so that no step reads both.
   int64_t copy_bytes = 0;
+  /// Of the experts: those that lie by the sides of a device's L2 (docs/decisions/0012).
+  int64_t placed_bytes = 0;
   int64_t lookup_bytes =
       0;  ///< of an embedding that is not the head too: part of weight_bytes, hardly read
   int64_t kv_tokens = 0;  ///< positions that the cache holds

@@ -33,6 +33,7 @@ ModelSummary summarize(const model::Model& model, const MemoryPlan& plan,
   summary.weight_bytes = model.memory().weights;
   summary.expert_bytes = model.memory().experts;
   summary.copy_bytes = model.memory().copies;
+  summary.placed_bytes = model.memory().placed;
   summary.kv_cache_bytes = model.memory().kv_cache;
   if (!config.tied_embedding)
     summary.lookup_bytes =

@@ -30,6 +30,7 @@ struct LoadOptions {
 struct MemoryFacts {
   /// In bytes. Experts are part of weights, and so are copies: weights that are there in another form, too, so that no step reads both.
   int64_t weights = 0, experts = 0, copies = 0, kv_cache = 0, arena = 0;
+  int64_t placed = 0;  ///< of the experts: those that lie by the sides of a device's L2
 };
 
 class Model {

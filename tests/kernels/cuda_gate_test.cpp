@@ -431,6 +431,21 @@ TEST(CudaGate, LaunchesThatFollowEachOtherShareTheWords) {
   }
 }
 
+// Weights that do not fill what its blocks ask for.
+TEST(CudaGate, WeightsThatAreAskedForChangeNothing) {
+  SWITCHYARD_SKIP_WITHOUT_CUDA();
+  if (!runs_in_parts()) GTEST_SKIP() << "for sm_90 alone";
+  const GateCase c(500, 64, 288);
+  const PartsOnDevice plain(c, false, renormalized(64, 8));
+  PartsOnDevice asks(c, false, renormalized(64, 8));
+  constexpr int64_t kBytes = 1'000'000;
+  const OnDevice weights(nullptr, kBytes);
+  asks.args.next = weights.data();
+  asks.args.next_bytes = kBytes;
+  const auto expected = plain.routed(true);
+  for (int launch = 0; launch < 3; ++launch) EXPECT_EQ(asks.routed(true), expected);
+}
+
 TEST(CudaGate, PicksOfAsManyTokensAsFit) {
   SWITCHYARD_SKIP_WITHOUT_CUDA();
   if (!runs_in_parts()) GTEST_SKIP() << "for sm_90 alone";

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <tuple>
 
 #include <gtest/gtest.h>
@@ -305,6 +306,32 @@ TEST_F(CudaMoe, ACallCanStopBetweenItsParts) {
       EXPECT_EQ(layer.y.host(), whole);
     }
   });
+  EXPECT_EQ(cuda_error(), "");
+}
+
+// What is in the workspace lies closer for fewer tokens, and is let go of: nothing of one call may reach the next.
+TEST_F(CudaMoe, CallsOfOtherSizesShareAWorkspace) {
+  MoeLayerOnDevice layer({"shared", 600, 16, 4, 512, 512, cases::Popularity::uneven}, 31, sm_);
+  const auto call = [&](const MoeFfn::Kernel& entry, int64_t tokens) {
+    layer.tokens = tokens;
+    layer.live.set({static_cast<int32_t>(tokens)});
+    layer.y.set(layer.y_before);
+    run_moe_layer(entry, layer.problem, layer.args(), nullptr);
+    return layer.y.host();
+  };
+  for (const MoeFfn::Kernel& entry : moe_ffn_kernels()) {
+    if (sm_ < entry.sm_min || sm_ > entry.sm_max || entry.routes) continue;
+    SCOPED_TRACE(entry.name);
+    std::map<int64_t, std::vector<float>> alone;
+    for (const int64_t tokens : {600, 130, 41, 3}) {
+      layer.workspace.poison();
+      alone[tokens] = call(entry, tokens);
+    }
+    for (const int64_t tokens : {600, 41, 600, 130, 3, 130, 600}) {
+      EXPECT_EQ(call(entry, tokens), alone[tokens]) << tokens << " tokens";
+    }
+    EXPECT_TRUE(layer.guards_are_intact());
+  }
   EXPECT_EQ(cuda_error(), "");
 }
 

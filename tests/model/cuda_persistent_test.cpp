@@ -119,6 +119,7 @@ class Sequence {
   void fill_to(int length) {
     while (length_ < length) step(std::min(512, length - length_));
   }
+  int64_t placed_bytes() const { return model_->memory().placed; }
 
  private:
   Pool pool_;
@@ -341,8 +342,10 @@ TEST_P(CudaPlaced, SidesOfTheL2ChangeNoBits) {
     ::setenv("SWITCHYARD_L2_SIDES", sides, 1);
     Sequence sequence(GetParam().config, true);
     ::unsetenv("SWITCHYARD_L2_SIDES");
+    EXPECT_EQ(sequence.placed_bytes() > 0, sides[0] == '1');
     for (int i = 0; i < 20; ++i) {
-      if (i == 10) sequence.fill_to(300);
+      // A prompt of so many tokens that the gate's launch asks for experts' weights too.
+      if (i == 10) sequence.fill_to(10 + 512);
       auto logits = sequence.step(1);
       if (first.size() < 20) {
         first.push_back(std::move(logits));

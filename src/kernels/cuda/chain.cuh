@@ -3,7 +3,7 @@
 //
 // A chained launch may begin while the one before it still runs. What it does before wait_for_previous() must touch nothing
 // that an earlier launch of the chain writes, except what was complete when the launch before let this one begin: it may set itself up and
-// ask for weights. Every chained kernel calls it at least once in every thread, so that the end of a launch stands for the end of all before it. let_next_begin() lets the next one in early.
+// ask for weights, also by counters that decide nothing else (moe_ffn_sm90a_ahead.cuh). Every chained kernel calls it at least once in every thread, so that the end of a launch stands for the end of all before it. let_next_begin() lets the next one in early.
 // Source: CUDA programming guide, "Programmatic Dependent Launch and Synchronization".
 #pragma once
 #include <cstdint>

@@ -25,9 +25,14 @@ struct NormGateParts {
   int num_experts = 0;
   float* logits = nullptr;  ///< [T, E]
   GateScores scores = {};
+  /// What a later launch reads and nobody writes: each block asks for 128 KiB of it.
+  const void* next = nullptr;
+  int64_t next_bytes = 0;
 };
 /// False for more tokens than one wave of blocks takes (600 on an H200), and for widths and devices that it cannot do.
 bool norm_gate_parts_accepts(const NormGateParts& args) noexcept;
+/// Blocks of its launch, each on a multiprocessor of its own.
+int norm_gate_blocks(int64_t tokens) noexcept;
 void norm_gate_parts(const NormGateParts& args, StreamHandle stream) noexcept;
 
 }  // namespace switchyard::cuda

@@ -22,6 +22,15 @@ void launch_combine(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
 void launch_next_norm(const MoeFfn::Problem& problem, const MoeFfn::Args& args,
                       void* stream) noexcept;
 
+/// Weights that a gate's launch may ask for because the experts' launch reads them first, and nobody writes them; none where it gains
+/// nothing. Args: of the call, `routed` if the gate routes.
+struct FirstWeights {
+  const void* data = nullptr;
+  int64_t bytes = 0;
+};
+FirstWeights first_weights(const MoeFfn::Kernel& kernel, const MoeFfn::Problem& problem,
+                           const MoeFfn::Args& args) noexcept;
+
 /// Bytes of `rows`, which entries with a combine of its own keep behind their hidden rows.
 inline int64_t result_bytes(const MoeFfn::Problem& problem) noexcept {
   return problem.max_tokens * problem.rule.top_k * problem.width * 2;

@@ -11,6 +11,7 @@
 //             item is one bulk store, and a stage of tokens in pass 2 is one bulk copy
 //   between   counters of finished panels, for each run of experts: pass 2 starts while pass 1 ends, and the weights of
 //             pass 2 are on their way before its tokens are; the same for first parts of pass 2, whose sums go through memory in f32
+//   ahead     first weights are asked for while gate and routing run (moe_ffn_sm90a_ahead.cuh)
 //   kept      hidden rows stay in the L2 for pass 2 where they fit, and combine lets go of them and of rows: neither need ever reach memory
 //   cost      the hit experts' weights once, plus L2 traffic; no padded row beyond 8; nothing is read by the host
 // The order of K is the same in every tile configuration and no value is shared between tokens, so a token's bits depend on
@@ -18,6 +19,7 @@
 // Sources: NVIDIA's PTX ISA 9.0 (wgmma, mbarrier); Gale et al. 2022, arXiv 2211.15841 (dropless MoE by grouped products).
 #include <algorithm>
 
+#include "kernels/cuda/gate_entries.h"
 #include "kernels/cuda/moe_entries.h"
 #include "kernels/cuda/moe_ffn_sm90a_tiles.cuh"
 #include "kernels/cuda/moe_small_claim.cuh"
@@ -89,6 +91,18 @@ bool keeps_hidden(const MoeFfn::Problem& problem, int64_t rows) noexcept {
   return keeps_rows(problem, rows) && bytes <= kMostKeptHidden;
 }
 
+int64_t rows_of(const MoeFfn::Problem& problem, const MoeFfn::Args& args) noexcept {
+  return args.rows > 0 ? args.rows : args.tokens * problem.rule.top_k;
+}
+
+sm90a::Ahead ahead_of(const MoeFfn::Problem& problem, const MoeFfn::Args& args) noexcept {
+  if (rows_of(problem, args) < 2 * problem.rule.experts) return sm90a::Ahead::none;
+  // A gate's launch that routes too is in front (but for shared experts, of which no model was measured). Measured with 104 blocks for 132
+  // multiprocessors, and with 16 and 56, which lose by shares that are taken.
+  const bool full = args.routed && norm_gate_blocks(args.tokens) * 3 >= num_multiprocessors() * 2;
+  return full ? sm90a::Ahead::taken : sm90a::Ahead::own;
+}
+
 ExpertRows expert_rows(const MoeFfn::Problem& problem, const MoeFfnParams& params,
                        int64_t rows) noexcept {
   ExpertRows made{.rows = params.rows, .let_go = keeps_rows(problem, rows)};
@@ -143,10 +157,10 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
   params.up_bias = {args.up_bias, static_cast<int>(problem.ffn_width)};
   params.down_bias = {args.down_bias, static_cast<int>(problem.width)};
   params.biased = args.up_bias != nullptr || args.down_bias != nullptr;
-  const int64_t rows = args.rows > 0 ? args.rows : args.tokens * problem.rule.top_k;
+  const int64_t rows = rows_of(problem, args);
   // As close as this call's rows allow: panels apart by the rows of the largest call are on many more pages.
   params.hidden_rows = static_cast<int>(used_hidden_rows(problem, rows));
-  params.asks_ahead = rows >= 2 * problem.rule.experts;
+  params.ahead = ahead_of(problem, args);
   // Without combine nobody would let them go.
   params.keeps_hidden = args.stop == MoeFfn::Stop::never && keeps_hidden(problem, rows);
   choose(rows, problem.rule.experts, problem.width, ffn)
@@ -157,6 +171,12 @@ void run(const MoeFfn::Problem& problem, const MoeFfn::Args& args, void* stream)
 }
 
 }  // namespace
+
+FirstWeights first_weights(const MoeFfn::Kernel& kernel, const MoeFfn::Problem& problem,
+                           const MoeFfn::Args& args) noexcept {
+  if (kernel.name != kMoeFfnSm90a.name || ahead_of(problem, args) != sm90a::Ahead::taken) return {};
+  return {args.w13, problem.rule.experts * MoePack::w13_bytes(problem.width, problem.ffn_width)};
+}
 
 const MoeFfn::Kernel kMoeFfnSm90a = {
     "moe_ffn.cuda.sm90a", 90, 90, false, refusal, suits_any, workspace, run};

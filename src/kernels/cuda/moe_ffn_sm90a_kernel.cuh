@@ -2,6 +2,7 @@
 // The Hopper MoE kernel: both grouped products of a MoE layer in one persistent launch. See moe_ffn_sm90a.cu.
 #pragma once
 #include "kernels/cuda/chain.cuh"
+#include "kernels/cuda/moe_ffn_sm90a_ahead.cuh"
 #include "kernels/cuda/moe_ffn_sm90a_math.cuh"
 #include "kernels/cuda/moe_ffn_sm90a_tiles.cuh"
 
@@ -26,25 +27,6 @@ __device__ __forceinline__ void init_barriers(Shared<TileT>& shared) {
     barrier_init(shared_address(&shared.queue_empty[i]), kQueueReaders);
   }
   barrier_init_done();
-}
-
-/// Asks for this block's share of the weights that blocks read first if every expert has one tile of tokens. Routing still runs then
-/// and leaves the memory idle; a wrong guess costs nothing else.
-template <class TileT>
-__device__ __forceinline__ void ask_ahead(const MoeFfnParams& p) {
-  constexpr int kStrips = TileT::kRows / MoePack::kBlockRows;
-  constexpr int kPieces = kAheadBytes / kStrips / MoePack::kBlockBytes;
-  const int blocks = 2 * p.ffn_width / TileT::kRows, steps = min(kPieces, p.width / kStepInputs);
-  const int expert = static_cast<int>(blockIdx.x) / blocks;
-  const int block = static_cast<int>(blockIdx.x) % blocks, strip = static_cast<int>(threadIdx.x);
-  if (!p.asks_ahead || strip >= kStrips || expert >= p.experts) return;
-  const PackedStrip packed(p.w13, expert, block * kStrips + strip, 2 * p.ffn_width, p.width,
-                           p.sides.mask);
-  // Pairs belong to two strips; each asks for half of both.
-  const bool pairs = p.sides.mask != 0;
-  const int begin = packed.half() * (steps / 2);
-  const int end = pairs && packed.half() == 0 ? steps / 2 : steps;
-  if (end > begin) ask_for(packed.step(begin), (end - begin) * packed.step_bytes());
 }
 
 /// The last block leaves the counters zero for the next call.

@@ -27,6 +27,9 @@
 
 namespace switchyard::cuda::sm90a {
 
+/// Which weights are asked for before the routing is known (moe_ffn_sm90a_ahead.cuh).
+enum class Ahead : uint8_t { none, own, taken };
+
 /// What the kernel is given. Row counts are read from slot_offset on the device.
 struct MoeFfnParams {
   const __nv_bfloat16* x;    ///< [T, D]
@@ -48,7 +51,7 @@ struct MoeFfnParams {
   bool biased;
   float* carry;  ///< sums of first parts, [carry_rows][D] in an order of their own
   int carry_rows;
-  bool asks_ahead;  ///< most experts have rows: weights are asked for before the routing is known
+  Ahead ahead;
 };
 
 constexpr int kMaxExperts = 384;
@@ -57,7 +60,8 @@ constexpr int kSyncCarried = kSyncGroups;  ///< as many: first parts of each wei
 constexpr int kSyncLeft = 2 * kSyncGroups,
               kSyncClaimed = kSyncLeft + 1;  ///< blocks that are done; items given out of each list
 constexpr int kLists = 4;                    ///< of items: 2 * pass + side of the L2
-constexpr int kSyncWords = kSyncClaimed + kLists;
+constexpr int kSyncAhead = kSyncClaimed + kLists;  ///< shares of each side that were taken
+constexpr int kSyncWords = kSyncAhead + 2;
 constexpr int kFirstSync = 768;  ///< of MoeFfn::Args::sync: between the words of the single launch
 constexpr int kStepInputs = 64;  ///< K of a stage: one swizzle row
 constexpr int kStepBytes = 128;
@@ -66,8 +70,7 @@ constexpr int kUnitBytes = kUnitTokens * kStepBytes;
 constexpr int kNumConsumers = 2;  ///< warpgroups
 constexpr int kGatherThreads = 64;
 constexpr int kThreads = 128 * (kNumConsumers + 1);
-constexpr int kAheadBytes = 192 * 1024;  ///< of a block; all blocks' must leave room in the L2
-constexpr int kQueue = 4;                ///< items that a block may have under way
+constexpr int kQueue = 4;  ///< items that a block may have under way
 constexpr int kClaimSteps =
     8;  ///< before an item's last stage: the answer takes some us under load
 constexpr int kLeastSplitSteps = 64;  ///< of an item of pass 2 that has parts

@@ -162,6 +162,17 @@ __device__ __forceinline__ void score_token(const typename SplitT::Shared& s,
   routing.weight[t * rule.top_k + lane] = weight;
 }
 
+// One thread: this block's part. After its own first loads, which would wait behind it; and without turns or divisions, as all wait for
+// this thread.
+__device__ __forceinline__ void ask_for_next(const NormGateParts& a) {
+  constexpr int kPiece = 16 << 10, kPieces = 8;
+  int64_t at = int64_t{blockIdx.x} * kPieces * kPiece;
+#pragma unroll 1
+  for (int i = 0; i < kPieces && at + kPiece <= a.next_bytes; ++i, at += kPiece) {
+    ask_for(static_cast<const char*>(a.next) + at, kPiece);
+  }
+}
+
 template <class SplitT>
 __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
     norm_gate_parts_kernel(const __grid_constant__ NormGateParts a) {
@@ -175,6 +186,7 @@ __global__ void __cluster_dims__(kBlocks, 1, 1) __launch_bounds__(kThreads, 1)
   r.gate.load(a.gate_high, 2 * a.norm.width, 0, a.num_experts, slice.begin, slice.end);
   set_up(s);
   let_next_begin();
+  if (threadIdx.x == kThreads - 1) ask_for_next(a);
   wait_for_previous();
   if (places && threadIdx.x == 0) {
     s.launch = static_cast<uint32_t>(read_tagged(a.scores.words)) + 1;
@@ -232,6 +244,10 @@ bool norm_gate_parts_accepts(const NormGateParts& args) noexcept {
   const auto most = [](auto launch) { return launch.most_clusters(); };
   return fits && static_cast<int64_t>(grid_of(args.norm.tokens, gate_parts::kTokens)) <=
                      gate_parts::dispatch(args.num_experts, most);
+}
+
+int norm_gate_blocks(int64_t tokens) noexcept {
+  return static_cast<int>(grid_of(tokens, gate_parts::kTokens)) * gate_parts::kBlocks;
 }
 
 void norm_gate_parts(const NormGateParts& args, StreamHandle stream) noexcept {

@@ -161,6 +161,35 @@ DeviceRouting Experts::routing_of(const ExpertCall& call,
           .unusable = rows + at.unusable};
 }
 
+MoeFfn::Args Experts::args_of(const BlockWeights& weights, const ExpertCall& call,
+                              const ExpertScratch& scratch) const noexcept {
+  auto* const sync = scratch.rows.as<uint32_t>() + row_offsets(problem_).sync;
+  return {.x = call.x,
+          .tokens = call.tokens,
+          .routing = routing_of(call, scratch),
+          .logits = loads_ ? nullptr : call.logits,
+          .bias = call.bias,
+          .w13 = weights.experts_gate_up,
+          .w2 = weights.experts_down,
+          .sides = weights.sides,
+          .scale = call.scale,
+          .y = call.y,
+          .next_norm = call.next_norm,
+          .next_epsilon = call.next_epsilon,
+          .next_x = call.next_x,
+          .sync = sync,
+          .workspace = scratch.workspace.data(),
+          .routed = call.routed};
+}
+
+switchyard::cuda::FirstWeights Experts::first_weights(const BlockWeights& weights,
+                                                      const ExpertCall& call,
+                                                      const ExpertScratch& scratch) const noexcept {
+  const MoeFfn::Kernel* kernel = kernel_for(call.tokens);
+  if (!packed_ || kernel == nullptr) return {};
+  return switchyard::cuda::first_weights(*kernel, problem_, args_of(weights, call, scratch));
+}
+
 switchyard::cuda::GateScores Experts::scores(const ExpertCall& call,
                                              const ExpertScratch& scratch) const noexcept {
   const MoeFfn::Kernel* kernel = kernel_for(call.tokens);
@@ -190,24 +219,7 @@ Status Experts::run(const BlockWeights& weights, const ExpertCall& call, ExpertS
   }
   const MoeFfn::Kernel* kernel = kernel_for(call.tokens);
   SWITCHYARD_CHECK(kernel != nullptr, "no kernel takes {} tokens", call.tokens);
-  auto* const sync = scratch.rows.as<uint32_t>() + row_offsets(problem_).sync;
-  const MoeFfn::Args args{.x = call.x,
-                          .tokens = call.tokens,
-                          .routing = routing_of(call, scratch),
-                          .logits = loads_ ? nullptr : call.logits,
-                          .bias = call.bias,
-                          .w13 = weights.experts_gate_up,
-                          .w2 = weights.experts_down,
-                          .sides = weights.sides,
-                          .scale = call.scale,
-                          .y = call.y,
-                          .next_norm = call.next_norm,
-                          .next_epsilon = call.next_epsilon,
-                          .next_x = call.next_x,
-                          .sync = sync,
-                          .workspace = scratch.workspace.data(),
-                          .routed = call.routed};
-  run_moe_layer(*kernel, problem_, args, device.handle());
+  run_moe_layer(*kernel, problem_, args_of(weights, call, scratch), device.handle());
   return {};
 }
 

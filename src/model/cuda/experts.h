@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "device/cuda.h"
 #include "kernels/cuda/gate_entries.h"
+#include "kernels/cuda/moe_entries.h"
 #include "kernels/ops/moe_ffn.h"
 #include "model/config.h"
 #include "model/cuda/host_routing.h"
@@ -69,6 +70,9 @@ class Experts {
   /// Where a gate that makes the picks itself puts them and their rows (kernels/cuda/gate_entries.h); nowhere when it may not.
   switchyard::cuda::GateScores scores(const ExpertCall& call,
                                       const ExpertScratch& scratch) const noexcept;
+  /// What the gate may ask for in front of run().
+  switchyard::cuda::FirstWeights first_weights(const BlockWeights& weights, const ExpertCall& call,
+                                               const ExpertScratch& scratch) const noexcept;
   /// Errors: Code::device, and only where the host routes: other errors wait for the end of the step.
   Status run(const BlockWeights& weights, const ExpertCall& call, ExpertScratch& scratch,
              CudaStream& device, const Stream& host);
@@ -76,6 +80,8 @@ class Experts {
  private:
   const MoeFfn::Kernel* kernel_for(int64_t tokens) const noexcept;
   DeviceRouting routing_of(const ExpertCall& call, const ExpertScratch& scratch) const noexcept;
+  MoeFfn::Args args_of(const BlockWeights& weights, const ExpertCall& call,
+                       const ExpertScratch& scratch) const noexcept;
   void run_plain(const BlockWeights& weights, const ExpertCall& call, const ExpertScratch& scratch,
                  CudaStreamHandle stream) const;
 

@@ -198,7 +198,12 @@ bool CudaModel::run_gate(int layer, const StepShape& shape) {
     if (k::norm_route_accepts(both)) {
       k::norm_route(both, queue());
     } else if (k::norm_gate_parts_accepts(parts)) {
-      parts.scores = experts_[layer].scores(expert_call(layer, shape), buffers_.experts);
+      ExpertCall call = expert_call(layer, shape);
+      parts.scores = experts_[layer].scores(call, buffers_.experts);
+      call.routed = parts.scores.words != nullptr;
+      const k::FirstWeights first = experts_[layer].first_weights(w, call, buffers_.experts);
+      parts.next = first.data;
+      parts.next_bytes = first.bytes;
       k::norm_gate_parts(parts, queue());
     } else if (k::norm_gate_accepts(both)) {
       k::norm_gate(both, queue());

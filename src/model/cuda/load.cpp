@@ -48,6 +48,7 @@ Status CudaModel::fill_weights(const std::string& folder) {
   memory_.weights = weights_.memory.size();
   memory_.experts = weights_.expert_bytes;
   memory_.copies = weights_.copy_bytes;
+  memory_.placed = weights_.placed_bytes;
   if (options_.random_weights)
     return make_weights(config_, options_.random_spread, weights_, device_);
   SWITCHYARD_ASSIGN(const checkpoint::Source source, checkpoint::open_checkpoint(folder));
@@ -180,7 +181,8 @@ Status CudaModel::load(const std::string& folder) {
   std::string note;
   products_ = k::DenseProducts::open(deterministic(), note);
   if (!note.empty()) log(LogLevel::warning, "dense products of many tokens will be slow: {}", note);
-  log(LogLevel::info, "loaded {} onto {} with {}", folder, facts.name, expert_kernel());
+  log(LogLevel::info, "loaded {} onto {} with {}{}", folder, facts.name, expert_kernel(),
+      memory_.placed > 0 ? ", experts by the sides of the L2" : "");
   return device_.synchronize("load the model");
 }
 

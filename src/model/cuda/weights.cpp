@@ -91,12 +91,15 @@ int64_t place_all(const ModelConfig& config, std::byte* base, Weights& weights) 
                         : places.take_matrix(config.vocab, config.width, weights.dtype);
   weights.final_norm = places.take_floats(config.width);
   weights.blocks.clear();
-  weights.expert_bytes = weights.copy_bytes = 0;
+  weights.expert_bytes = weights.placed_bytes = weights.copy_bytes = 0;
   for (size_t l = 0; l < config.blocks.size(); ++l) {
+    const int64_t before = weights.expert_bytes;
     weights.blocks.push_back(place_block(config, config.blocks[l], weights.dtype, weights.layout[l],
                                          places, weights.expert_bytes));
-    weights.blocks.back().sides = weights.memory.sides();
-    const BlockWeights& block = weights.blocks.back();
+    BlockWeights& block = weights.blocks.back();
+    block.sides = weights.memory.sides();
+    const bool placed = block.sides.mask != 0 && weights.layout[l] == ExpertLayout::packed;
+    if (placed) weights.placed_bytes += weights.expert_bytes - before;
     if (block.gate_high != nullptr) weights.copy_bytes += 3 * block.gate.n * block.gate.k * 2;
   }
   return places.used();

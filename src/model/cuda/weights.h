@@ -50,7 +50,8 @@ struct Weights {
   float* final_norm = nullptr;
   std::vector<BlockWeights> blocks;
   int64_t expert_bytes = 0;
-  int64_t copy_bytes = 0;  ///< of gates in parts, beside those in f32
+  int64_t placed_bytes = 0;  ///< of experts, by the sides of the L2
+  int64_t copy_bytes = 0;    ///< of gates in parts, beside those in f32
 };
 
 /// Memory for the weights, uninitialised. `layout` has one entry a block.
