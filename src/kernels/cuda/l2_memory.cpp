@@ -118,20 +118,29 @@ class Surveyor {
   int32_t far_cycles_ = 0;
 };
 
+// One of some thousand distances that was held up is enough to find no order in them: then all are measured again.
+Result<L2Sides> survey(CudaPages& pages, int multiprocessors, CudaStream& stream) {
+  constexpr int kMostTries = 4;
+  for (int tries = 1;; ++tries) {
+    Surveyor surveyor(pages, multiprocessors, stream);
+    Result<L2Sides> sides = surveyor.sides();
+    if (sides.ok()) {
+      SWITCHYARD_TRY(surveyor.order_pages());
+      return sides;
+    }
+    if (sides.error().code != Code::unavailable || tries == kMostTries) return sides;
+  }
+}
+
 struct Placed {
   CudaPages pages;
   L2Sides sides;
 };
 
-Result<Placed> place(int64_t bytes, CudaStream& stream) {
-  SWITCHYARD_ASSIGN(const std::vector<DeviceFacts> devices, cuda_devices());
-  const DeviceFacts& device = devices.at(stream.device());
-  if (device.compute_major != 9) return unclear("no kernel for this device goes by them");
+Result<Placed> place(int64_t bytes, const DeviceFacts& device, CudaStream& stream) {
   Placed placed;
   SWITCHYARD_ASSIGN(placed.pages, CudaPages::allocate(bytes));
-  Surveyor surveyor(placed.pages, device.num_multiprocessors, stream);
-  SWITCHYARD_ASSIGN(placed.sides, surveyor.sides());
-  SWITCHYARD_TRY(surveyor.order_pages());
+  SWITCHYARD_ASSIGN(placed.sides, survey(placed.pages, device.num_multiprocessors, stream));
   placed.pages.settle();
   return placed;
 }
@@ -139,8 +148,11 @@ Result<Placed> place(int64_t bytes, CudaStream& stream) {
 }  // namespace
 
 Result<L2Memory> L2Memory::allocate(int64_t bytes, std::string_view purpose, CudaStream& stream) {
-  if (bytes >= kLeastBytes && environment("SWITCHYARD_L2_SIDES") != "0") {
-    Result<Placed> placed = place(bytes, stream);
+  SWITCHYARD_ASSIGN(const std::vector<DeviceFacts> devices, cuda_devices());
+  const DeviceFacts& device = devices.at(stream.device());
+  const bool gains = device.compute_major == 9 && bytes >= kLeastBytes;  // kernels that go by sides
+  if (gains && environment("SWITCHYARD_L2_SIDES") != "0") {
+    Result<Placed> placed = place(bytes, device, stream);
     if (placed.ok()) {
       L2Memory memory;
       memory.size_ = bytes;
@@ -148,8 +160,10 @@ Result<L2Memory> L2Memory::allocate(int64_t bytes, std::string_view purpose, Cud
       memory.sides_ = placed->sides;
       return memory;
     }
-    log(LogLevel::info, "{} are not placed by sides of the L2: {}", purpose,
-        placed.error().message);
+    log(LogLevel::warning,
+        "{} are not placed by the sides of the L2, which costs prompts some per cent "
+        "(SWITCHYARD_L2_SIDES=0 does not try): {}",
+        purpose, placed.error().message);
   }
   return allocate_plain(bytes, purpose);
 }
