@@ -8,6 +8,7 @@
 //   floor   the larger of bytes / read bandwidth (both measured here, in this run) and FLOP / peak
 //   stream  a probe that only pulls the hit experts' weights through shared memory: what the memory gives in one launch
 //   route   the route kernels alone
+//   placed  of the record: whether weights lie by the sides of the L2 (kernels/ops/l2_sides.h)
 //   zipf, sprd.5, sprd1, sprd2   uneven routing, see Popularity; all else is uniform
 // Entries are compared with the last one (which suits all T); a row whose results differ says so and the program fails.
 #include <algorithm>
@@ -436,12 +437,12 @@ class Bench {
                  "\"zipf\":%g,\"spread\":%g,\"entry\":\"%.*s\",\"us\":%.2f,\"floor_us\":%.2f,"
                  "\"memory_us\":%.2f,"
                  "\"flop_us\":%.2f,\"stream_us\":%.2f,\"route_us\":%.2f,\"hits\":%.2f,"
-                 "\"read_tbs\":%.3f,\"error\":%.2e}\n",
+                 "\"read_tbs\":%.3f,\"placed\":%s,\"error\":%.2e}\n",
                  device_.c_str(), shape.name, static_cast<long long>(load.tokens),
                  double{load.popularity.zipf}, double{load.popularity.spread},
                  static_cast<int>(entry.name.size()), entry.name.data(), us, row.floor_us(),
                  row.memory_us, row.flop_us, row.stream_us, row.route_us, row.hits, read_tbs_,
-                 error);
+                 inputs[0].args.sides.mask != 0 ? "true" : "false", error);
   }
 
   Options options_;

@@ -271,7 +271,7 @@ void BenchLatency::print_json(const std::vector<Measurement>& measurements) cons
       json.field("random_spread", static_cast<double>(model_.engine.random_spread));
     json.field("device", summary.device);
     json.field("weight_bytes", summary.weight_bytes);
-    if (summary.placed_bytes > 0) json.field("placed_bytes", summary.placed_bytes);
+    json.field("placed_bytes", summary.placed_bytes);
     json.field("total_parameters", summary.total_parameters);
     json.field("active_parameters", summary.active_parameters);
     json.field("dtype", model_.dtype).field("threads", summary.threads);

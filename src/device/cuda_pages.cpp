@@ -129,7 +129,7 @@ Result<CudaPages> CudaPages::allocate(int64_t bytes) {
   size_t left = 0, total = 0;
   if (cudaMemGetInfo(&left, &total) != cudaSuccess) (void)cudaGetLastError();
   if (bytes > static_cast<int64_t>(left)) {
-    return fail(Code::unavailable, "CUDA: memory by pages: {} bytes of {} are left", left, total);
+    return fail(Code::out_of_memory, "CUDA: memory by pages: {} bytes of {} are left", left, total);
   }
   CudaPages pages;
   pages.state_ = std::make_unique<State>();

@@ -14,7 +14,7 @@ class CudaPages {
  public:
   static constexpr int64_t kPageBytes = 2 << 20;
 
-  /// Errors: Code::unavailable when the driver cannot do it or has no memory for it.
+  /// Errors: Code::out_of_memory when so much is not left, Code::unavailable when the driver cannot do it.
   static Result<CudaPages> allocate(int64_t bytes);
   CudaPages() noexcept;
   CudaPages(CudaPages&&) noexcept;

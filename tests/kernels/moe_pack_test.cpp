@@ -3,6 +3,7 @@
 // says, found by walking blocks, atoms and chunks rather than by the formula that packed it.
 #include "kernels/ops/moe_pack.h"
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -73,6 +74,32 @@ TEST(MoePack, W2KeepsItsRows) {
         ASSERT_EQ(plain[row * inputs + k], real ? down[row * ffn_width + k] : 0);
       }
     }
+  }
+}
+
+template <int kStrips>
+void expect_units_on_their_side(int strips) {
+  std::vector<int> seen;
+  for (const int side : {0, 1}) {
+    for (int index = 0; index < strips / 2 / kStrips; ++index) {
+      const int unit = MoePack::on_side<kStrips>(index, side);
+      for (int i = 0; i < kStrips; ++i) {
+        seen.push_back(unit * kStrips + i);
+        EXPECT_EQ(MoePack::half_of(seen.back(), strips), side) << "strip " << seen.back();
+      }
+    }
+  }
+  ASSERT_EQ(std::ssize(seen), strips);
+  std::ranges::sort(seen);
+  for (int strip = 0; strip < strips; ++strip) ASSERT_EQ(seen[strip], strip);
+}
+
+TEST(MoePack, UnitsOnASideAreThoseOfItsHalves) {
+  for (const int strips : {16, 32, 48, 256}) {
+    SCOPED_TRACE(strips);
+    expect_units_on_their_side<1>(strips);
+    expect_units_on_their_side<4>(strips);
+    expect_units_on_their_side<8>(strips);
   }
 }
 

@@ -160,6 +160,7 @@ Result<L2Memory> L2Memory::allocate(int64_t bytes, std::string_view purpose, Cud
       memory.sides_ = placed->sides;
       return memory;
     }
+    if (placed.error().code == Code::out_of_memory) return allocate_plain(bytes, purpose);
     log(LogLevel::warning,
         "{} are not placed by the sides of the L2, which costs prompts some per cent "
         "(SWITCHYARD_L2_SIDES=0 does not try): {}",

@@ -3,7 +3,7 @@
 //
 //   page   of 2 MiB. Inside of one the side is the parity of some bits, the same for all pages; the page itself may add one to it,
 //          which no address shows. So it is measured, and pages are exchanged until those of even number start on side 0
-//   costs  some 3 s for 60 GiB, most of it the driver's
+//   costs  40 to 60 ms a GiB, most of it the driver's
 // Source: measured on an H200; that pages can be ordered so is known from A. Demeure's cuda-side-boost.
 #pragma once
 #include <string_view>

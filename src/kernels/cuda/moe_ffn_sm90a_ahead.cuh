@@ -22,11 +22,10 @@ template <class TileT>
 __device__ __forceinline__ void ask_for_strips(const MoeFfnParams& p, int first, int count,
                                                bool by_sides, int side) {
   constexpr int kStrips = TileT::kRows / MoePack::kBlockRows;
-  constexpr int kGroup = MoePack::kGroupStrips / 2;  // strips that lie on one side together
   constexpr int kSteps = kAheadBytes / kStrips / MoePack::kBlockBytes;
   const auto lane = threadIdx.x % 32, strips = static_cast<unsigned>(2 * p.ffn_width) / 32;
   const unsigned number = first * kStrips + lane;
-  const unsigned strip = by_sides ? number + (number / kGroup + side) * kGroup : number;
+  const unsigned strip = by_sides ? MoePack::on_side<1>(number, side) : number;
   const unsigned expert = strip / strips;
   if (lane >= static_cast<unsigned>(count * kStrips) || expert >= p.experts) return;
   const PackedStrip packed(p.w13, expert, static_cast<int>(strip - expert * strips),

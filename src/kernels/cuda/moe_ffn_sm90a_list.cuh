@@ -49,8 +49,8 @@ class List {
       find(item, index, item.pass == 0 ? blocks_[0] : blocks_[1]);
     }
     if (sides_ > 1) {
-      constexpr int kTogether = MoePack::kGroupStrips * MoePack::kBlockRows / 2 / TileT::kRows;
-      item.block += (item.block / kTogether + list % 2) * kTogether;
+      constexpr int kStrips = TileT::kRows / MoePack::kBlockRows;
+      item.block = MoePack::on_side<kStrips>(item.block, list % 2);
     }
     return item;
   }

@@ -68,6 +68,13 @@ struct MoePack {
   static constexpr int half_of(int strip, int strips) noexcept {
     return strip % kGroupStrips < half_group(strip, strips) ? 0 : 1;
   }
+  /// Of units of kStrips strips, where all groups are whole: the index-th of those on a side.
+  template <int kStrips, class Int>
+  static constexpr Int on_side(Int index, int side) noexcept {
+    constexpr int kTogether = kGroupStrips / 2 / kStrips;
+    static_assert(kTogether * kStrips * 2 == kGroupStrips);
+    return index + (index / kTogether + side) * kTogether;
+  }
   /// The strip that is half `half` of a pair of strips.
   static constexpr int strip_of(int pair, int half, int strips) noexcept {
     const int first = pair / (kGroupStrips / 2) * kGroupStrips;
